@@ -1,0 +1,1 @@
+"""zkcoord: fair locks, elections and prioritized task streams for fleets of agents."""

@@ -1,0 +1,314 @@
+"""Configuration as validated values.
+
+Nothing here reads files or environment variables; :mod:`zkcoord.settings` does. Times are seconds,
+sizes are bytes. Every bound has a default and none is infinite. A constructor reports all its bad
+fields in one :class:`~zkcoord.errors.ConfigError`. Secrets are masked in ``repr``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zkcoord.errors import ConfigError
+
+
+def _check(owner: str, *rules: tuple[bool, str]) -> None:
+    """Raise one ConfigError naming every rule that does not hold."""
+    broken = [text for holds, text in rules if not holds]
+    if broken:
+        raise ConfigError(f"{owner}: " + "; ".join(broken))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """Files for TLS. `ca` replaces the system's store; it is never added to it.
+
+    Host names are always checked. Give `certificate` and `key` together for mutual TLS.
+    """
+
+    ca: str
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _check(
+            "TlsConfig",
+            (bool(self.ca), "ca: a file with the authority's certificate is needed"),
+            (
+                (self.certificate is None) == (self.key is None),
+                "certificate and key: give both or neither",
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    """A name and a secret for SASL; `mechanism` as the server names it."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _check(
+            "SaslConfig",
+            (bool(self.mechanism), "mechanism: must not be empty"),
+            (bool(self.username), "username: must not be empty"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConfig:
+    """How a ZooKeeper session behaves.
+
+    Attributes:
+        timeout_s: session timeout asked for; the server may clamp it, and all deadlines use what
+            it granted. 10 by default; below 4 a leader restart of the ensemble costs sessions.
+        margin_s: how long before the server's earliest possible expiry a lease stops being
+            believed. Covers clock drift and the time to stop work.
+        connect_timeout_s: how long `start` waits for the first connection.
+        ephemeral_bytes_max: bound on the bytes of ephemeral paths of this session, chroot
+            included. See :class:`~zkcoord.errors.SessionFull`.
+        value_bytes_max: bound on one znode's value; larger is refused before it is sent.
+        tls, sasl: transport security and identity.
+    """
+
+    timeout_s: float = 10.0
+    margin_s: float = 0.5
+    connect_timeout_s: float = 15.0
+    ephemeral_bytes_max: int = 512 * 1024
+    value_bytes_max: int = 256 * 1024
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+
+    def __post_init__(self) -> None:
+        _check(
+            "SessionConfig",
+            (0 < self.timeout_s <= 3600, "timeout_s: must be within 0 and 3600"),
+            (
+                0 < self.margin_s < self.timeout_s / 3,
+                "margin_s: must be above 0 and below a third of timeout_s",
+            ),
+            (0 < self.connect_timeout_s <= 3600, "connect_timeout_s: must be within 0 and 3600"),
+            (
+                0 < self.ephemeral_bytes_max <= 1_500_000,
+                "ephemeral_bytes_max: above 1500000 the ensemble may stop when the session ends",
+            ),
+            (
+                0 < self.value_bytes_max <= 1_000_000,
+                "value_bytes_max: servers refuse values above 1000000",
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    """How to reach Kafka.
+
+    Attributes:
+        bootstrap: ``host:port`` pairs, separated by commas.
+        request_timeout_s: bound on one request.
+        delivery_timeout_s: bound on one record's delivery, retries included.
+        tls, sasl: transport security and identity.
+        librdkafka: further properties for the client; keys that zkcoord relies on are refused
+            by the `kafka` room (acks, idempotence, group and offset handling).
+    """
+
+    bootstrap: str
+    request_timeout_s: float = 10.0
+    delivery_timeout_s: float = 30.0
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+    librdkafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        _check(
+            "KafkaConfig",
+            (bool(self.bootstrap.strip()), "bootstrap: at least one host:port is needed"),
+            (0 < self.request_timeout_s <= 300, "request_timeout_s: must be within 0 and 300"),
+            (
+                self.request_timeout_s <= self.delivery_timeout_s <= 900,
+                "delivery_timeout_s: must be within request_timeout_s and 900",
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Exponential backoff with full jitter.
+
+    The delay before attempt n+1 is uniform in ``[0, min(delay_s_max, delay_s * factor**(n-1))]``.
+    Source: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+    """
+
+    attempts: int = 5
+    delay_s: float = 1.0
+    factor: float = 2.0
+    delay_s_max: float = 300.0
+
+    def __post_init__(self) -> None:
+        _check(
+            "RetryPolicy",
+            (1 <= self.attempts <= 1000, "attempts: must be within 1 and 1000"),
+            (0 <= self.delay_s <= self.delay_s_max, "delay_s: must be within 0 and delay_s_max"),
+            (1 <= self.factor <= 100, "factor: must be within 1 and 100"),
+            (self.delay_s_max <= 30 * 86400, "delay_s_max: must not exceed 30 days"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassConfig:
+    """What one priority class is promised.
+
+    Attributes:
+        budget_s: start delay that the class should not exceed; `fill` is measured against it.
+        floor: share of contested dispatches the class always gets, 0 to 1.
+        reserved_slots: slots of the fleet that lower classes may not fill.
+        overflow: what intake does with records whose producer could not ask when the class is
+            full: ``wait`` leaves them unread, ``reject`` refuses them to the dead letters.
+    """
+
+    budget_s: float
+    floor: float
+    reserved_slots: int = 0
+    overflow: str = "wait"
+
+    def __post_init__(self) -> None:
+        _check(
+            "ClassConfig",
+            (0 < self.budget_s <= 86400, "budget_s: must be within 0 and 86400"),
+            (0 <= self.floor <= 0.9, "floor: must be within 0 and 0.9"),
+            (0 <= self.reserved_slots <= 100_000, "reserved_slots: must be within 0 and 100000"),
+            (self.overflow in ("wait", "reject"), "overflow: must be 'wait' or 'reject'"),
+        )
+
+
+def default_classes() -> tuple[ClassConfig, ClassConfig, ClassConfig, ClassConfig]:
+    """CRITICAL, HIGH, NORMAL, LOW as they are unless a queue says otherwise."""
+    return (
+        ClassConfig(budget_s=2.0, floor=0.40, reserved_slots=0),
+        ClassConfig(budget_s=10.0, floor=0.30),
+        ClassConfig(budget_s=60.0, floor=0.10),
+        ClassConfig(budget_s=600.0, floor=0.05),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueConfig:
+    """What all parties of one queue agree on; kept in the queue's config znode.
+
+    Attributes:
+        classes: one :class:`ClassConfig` per priority, CRITICAL first.
+        retry: the policy for tasks that name none.
+        timeout_s: an attempt's time limit for tasks that name none.
+        crashes_max: attempts that may end by their agent's death before the task is dead
+            (counted apart from failures: it stops a task that kills its agents).
+        live_tasks_max, live_bytes_max: bounds on what the leader holds; intake waits beyond them.
+        unknown_task_s: how long a task that no live agent can run waits before it is dead.
+        slow_at, reject_at, slow_exit, reject_exit: fill thresholds with their hysteresis exits.
+    """
+
+    classes: tuple[ClassConfig, ClassConfig, ClassConfig, ClassConfig] = field(
+        default_factory=default_classes
+    )
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    timeout_s: float = 300.0
+    crashes_max: int = 5
+    live_tasks_max: int = 500_000
+    live_bytes_max: int = 1024 * 1024 * 1024
+    unknown_task_s: float = 60.0
+    slow_at: float = 0.6
+    reject_at: float = 0.8
+    slow_exit: float = 0.5
+    reject_exit: float = 0.7
+
+    def __post_init__(self) -> None:
+        _check(
+            "QueueConfig",
+            (len(self.classes) == 4, "classes: exactly four"),
+            (sum(c.floor for c in self.classes) <= 0.9, "classes: floors must sum to 0.9 at most"),
+            (0 < self.timeout_s <= 7 * 86400, "timeout_s: must be within 0 and 7 days"),
+            (1 <= self.crashes_max <= 1000, "crashes_max: must be within 1 and 1000"),
+            (
+                1 <= self.live_tasks_max <= 10_000_000,
+                "live_tasks_max: must be within 1 and 10000000",
+            ),
+            (self.live_bytes_max >= 1_048_576, "live_bytes_max: must be at least 1 MiB"),
+            (0 < self.unknown_task_s <= 86400, "unknown_task_s: must be within 0 and 86400"),
+            (
+                0 < self.slow_exit < self.slow_at < self.reject_at,
+                "slow_exit < slow_at < reject_at must hold, all above 0",
+            ),
+            (
+                self.slow_at <= self.reject_exit < self.reject_at,
+                "reject_exit: must be within slow_at and reject_at",
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """How a scheduler process behaves; may differ between processes.
+
+    Attributes:
+        batch_facts_max, batch_bytes_max: bounds on one log record.
+        received_s: a dispatch not reported received within this is sent again.
+        checkpoint_after_s: a task still live after this gets a checkpoint record.
+        checkpoint_every_s: how often the fold's start position moves.
+        history_s: how long the log is kept behind the checkpoint for readers of history.
+        trim: delete consumed records; needs the right to delete records on the topics.
+    """
+
+    batch_facts_max: int = 4000
+    batch_bytes_max: int = 900_000
+    received_s: float = 5.0
+    checkpoint_after_s: float = 30.0
+    checkpoint_every_s: float = 15.0
+    history_s: float = 3600.0
+    trim: bool = True
+
+    def __post_init__(self) -> None:
+        _check(
+            "SchedulerConfig",
+            (1 <= self.batch_facts_max <= 100_000, "batch_facts_max: within 1 and 100000"),
+            (
+                65_536 <= self.batch_bytes_max <= 1_900_000,
+                "batch_bytes_max: must be within 65536 and 1900000",
+            ),
+            (0 < self.received_s <= 300, "received_s: must be within 0 and 300"),
+            (1 <= self.checkpoint_after_s <= 3600, "checkpoint_after_s: within 1 and 3600"),
+            (1 <= self.checkpoint_every_s <= 3600, "checkpoint_every_s: within 1 and 3600"),
+            (0 <= self.history_s <= 365 * 86400, "history_s: must be within 0 and 365 days"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """How an agent process behaves.
+
+    Attributes:
+        slots: tasks it runs at a time.
+        capabilities: what it offers to tasks that require something, such as ``gpu=a100``.
+        drain_s: how long a stopping agent lets running tasks finish before it returns them.
+        grace_s: how long a cancelled handler may clean up.
+        report_s: reports are sent at least this often while there are any.
+        ledger: file to which the agent appends one JSON line per start and end of an attempt.
+    """
+
+    slots: int = 8
+    capabilities: frozenset[str] = frozenset()
+    drain_s: float = 30.0
+    grace_s: float = 5.0
+    report_s: float = 0.002
+    ledger: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(
+            "AgentConfig",
+            (1 <= self.slots <= 10_000, "slots: must be within 1 and 10000"),
+            (0 <= self.drain_s <= 86400, "drain_s: must be within 0 and 86400"),
+            (0 <= self.grace_s <= 3600, "grace_s: must be within 0 and 3600"),
+            (0 < self.report_s <= 10, "report_s: must be above 0 and at most 10"),
+        )

@@ -1,0 +1,443 @@
+"""What stands in the internal topics: log, inbox, reports, checkpoint.
+
+All records are msgpack arrays, versioned by their first element; many facts stand in one record,
+so that cost goes with batches, not tasks. A reader refuses a version it does not know. Times are
+wall-clock seconds that the writer resolved, so that folding a log never needs a clock.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TypeAlias
+
+import msgspec
+
+VERSION = 1
+
+Headers: TypeAlias = list[tuple[str, bytes | None]]
+
+
+class Priority(IntEnum):
+    """A task's class. The topic a record stands in is its priority."""
+
+    CRITICAL = 0
+    HIGH = 1
+    NORMAL = 2
+    LOW = 3
+
+
+class Source(IntEnum):
+    """An input topic of the leader; the first four equal the priorities."""
+
+    CRITICAL = 0
+    HIGH = 1
+    NORMAL = 2
+    LOW = 3
+    CONTROL = 4
+    REPORTS = 5
+
+
+class Origin(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Where a record stood: its source, partition, offset, and the broker's timestamp."""
+
+    source: int
+    partition: int
+    offset: int
+    timestamp: float
+
+
+class Submission(msgspec.Struct, array_like=True, gc=False):
+    """A task as intake resolved it. `value`, `key` and `headers` are the original bytes."""
+
+    id: str
+    task: str
+    priority: int
+    origin: Origin
+    value: bytes
+    key: bytes | None = None
+    headers: Headers = []
+    expires_at: float | None = None  # the task is dead when it has not ended by then
+    not_before: float | None = None
+    timeout: float | None = None  # one attempt, seconds
+    attempts: int | None = None
+    delay: float | None = None  # first retry delay, seconds
+    tenant: str | None = None
+    requires: tuple[str, ...] = ()
+    reply: int | None = None  # partition of `results` on which the submitter listens
+    trace: str | None = None
+
+
+class Batch(msgspec.Struct, array_like=True, gc=False):
+    """One record of the log: what a leader decided at once.
+
+    Attributes:
+        term: the election's term, the czxid of the leader's node.
+        n: rises by one within a term, from 0. Anything else is void.
+        at: time of the decision; never falls, across batches and terms.
+        inputs: (source, partition, next offset) consumed up to here.
+        sent: every output of batches at log offsets below this is acknowledged; -1 says nothing.
+    """
+
+    version: int
+    term: int
+    n: int
+    at: float
+    inputs: list[tuple[int, int, int]]
+    sent: int
+    facts: list[Fact]
+
+
+# --- facts ------------------------------------------------------------------------------------
+# One struct per thing that can happen. The tags are part of the format: never reuse a number.
+
+
+class TermOpened(msgspec.Struct, array_like=True, tag=1, gc=False):
+    """A leader begins. Its batch carries neither inputs nor a watermark."""
+
+    leader: str
+
+
+class Accepted(msgspec.Struct, array_like=True, tag=2, gc=False):
+    """A task is in the queue. `order` is its fixed key within its class; `due` if it must wait."""
+
+    task: Submission
+    order: float
+    due: float = 0.0
+
+
+class Rejected(msgspec.Struct, array_like=True, tag=3, gc=False):
+    """Intake refused a record; it goes to the dead letters with its original bytes."""
+
+    origin: Origin
+    value: bytes | None
+    key: bytes | None
+    headers: Headers
+    reason: str
+    detail: str
+    id: str | None = None
+    reply: int | None = None
+    size: int = 0  # original bytes of the value when it was too large to keep whole
+    retry_after: float = 0.0
+
+
+class Duplicate(msgspec.Struct, array_like=True, tag=4, gc=False):
+    """A record whose id belongs to a live task; dropped."""
+
+    id: str
+    origin: Origin
+
+
+class Dispatched(msgspec.Struct, array_like=True, tag=5, gc=False):
+    """Attempt `attempt` belongs to the agent that claimed `partition` in `incarnation`."""
+
+    id: str
+    attempt: int
+    partition: int
+    incarnation: int
+
+
+class Started(msgspec.Struct, array_like=True, tag=6, gc=False):
+    """The agent reported that the attempt runs (left out for attempts that end at once)."""
+
+    id: str
+    attempt: int
+    started: float
+
+
+class Succeeded(msgspec.Struct, array_like=True, tag=7, gc=False):
+    """Terminal. `result` is JSON."""
+
+    id: str
+    attempt: int
+    result: bytes
+    started: float
+    finished: float
+
+
+class Retrying(msgspec.Struct, array_like=True, tag=8, gc=False):
+    """The attempt failed; the next may start at `due`."""
+
+    id: str
+    attempt: int
+    due: float
+    error: str
+    started: float
+    finished: float
+
+
+class Released(msgspec.Struct, array_like=True, tag=9, gc=False):
+    """The attempt ended without a verdict: its agent died or gave it back. Pending again."""
+
+    id: str
+    attempt: int
+    reason: str  # "agent lost" | "returned" | "drained"
+    crash: bool
+
+
+class Died(msgspec.Struct, array_like=True, tag=10, gc=False):
+    """Terminal, with a dead letter: exhausted, expired, unknown_task, crashes, not_retriable."""
+
+    id: str
+    attempt: int
+    reason: str
+    error: str
+
+
+class Discarded(msgspec.Struct, array_like=True, tag=11, gc=False):
+    """Terminal: the handler asked for it. State `failed`, no dead letter."""
+
+    id: str
+    attempt: int
+    reason: str
+
+
+class CancelAsked(msgspec.Struct, array_like=True, tag=12, gc=False):
+    """A running task is to be cancelled; its agent is told."""
+
+    id: str
+    reason: str
+
+
+class Cancelled(msgspec.Struct, array_like=True, tag=13, gc=False):
+    """Terminal."""
+
+    id: str
+    attempt: int
+    reason: str
+
+
+class Superseded(msgspec.Struct, array_like=True, tag=14, gc=False):
+    """A report about an attempt that is not the current one: recorded, changes nothing."""
+
+    id: str
+    attempt: int
+    incarnation: int
+    kind: str
+
+
+class Reprioritized(msgspec.Struct, array_like=True, tag=15, gc=False):
+    """A pending task changed its class."""
+
+    id: str
+    priority: int
+    order: float
+
+
+class Paused(msgspec.Struct, array_like=True, tag=16, gc=False):
+    """Dispatch stops (`paused`) or goes on."""
+
+    paused: bool
+    who: str
+
+
+class Checkpointed(msgspec.Struct, array_like=True, tag=17, gc=False):
+    """From here on these live tasks stand in the checkpoint topic."""
+
+    ids: list[str]
+
+
+class Positioned(msgspec.Struct, array_like=True, tag=18, gc=False):
+    """From here on a cold fold may start at log offset `offset`."""
+
+    offset: int
+
+
+class Refused(msgspec.Struct, array_like=True, tag=19, gc=False):
+    """A control or report record that could not be obeyed or read; kept as a dead letter."""
+
+    origin: Origin
+    value: bytes | None
+    reason: str
+    detail: str
+
+
+Fact: TypeAlias = (
+    TermOpened
+    | Accepted
+    | Rejected
+    | Duplicate
+    | Dispatched
+    | Started
+    | Succeeded
+    | Retrying
+    | Released
+    | Died
+    | Discarded
+    | CancelAsked
+    | Cancelled
+    | Superseded
+    | Reprioritized
+    | Paused
+    | Checkpointed
+    | Positioned
+    | Refused
+)
+
+
+# --- inbox ------------------------------------------------------------------------------------
+
+
+class Run(msgspec.Struct, array_like=True, tag=1, gc=False):
+    """Run attempt `attempt`. `fence` rises with every attempt of a task."""
+
+    id: str
+    attempt: int
+    fence: int
+    task: str
+    priority: int
+    value: bytes
+    headers: Headers
+    key: bytes | None
+    timeout: float
+    expires_at: float | None
+    trace: str | None
+
+
+class Cancel(msgspec.Struct, array_like=True, tag=2, gc=False):
+    """Stop attempt `attempt` cooperatively; report it cancelled."""
+
+    id: str
+    attempt: int
+    reason: str
+
+
+class Inbox(msgspec.Struct, array_like=True, gc=False):
+    """One record of an inbox partition, for one incarnation of the agent that claimed it.
+
+    `seq` rises by one per (term, incarnation), from 0: a gap is noticed.
+    """
+
+    version: int
+    queue: str
+    term: int
+    incarnation: int
+    seq: int
+    orders: list[Run | Cancel]
+
+
+# --- reports ----------------------------------------------------------------------------------
+
+
+class DidReceive(msgspec.Struct, array_like=True, tag=1, gc=False):
+    """The attempt arrived. Left out when the same record says more about it."""
+
+    id: str
+    attempt: int
+
+
+class DidStart(msgspec.Struct, array_like=True, tag=2, gc=False):
+    """The attempt runs."""
+
+    id: str
+    attempt: int
+    started: float
+
+
+class DidSucceed(msgspec.Struct, array_like=True, tag=3, gc=False):
+    """The attempt returned. `result` is JSON."""
+
+    id: str
+    attempt: int
+    result: bytes
+    started: float
+    finished: float
+
+
+class DidFail(msgspec.Struct, array_like=True, tag=4, gc=False):
+    """The attempt raised, timed out or was cancelled.
+
+    `kind` is ``error``, ``timeout``, ``retry``, ``discard``, ``cancelled``, ``unknown_task`` or
+    ``malformed``; `delay` is what the handler asked for.
+    """
+
+    id: str
+    attempt: int
+    kind: str
+    error: str
+    delay: float | None
+    started: float
+    finished: float
+
+
+class DidReturn(msgspec.Struct, array_like=True, tag=5, gc=False):
+    """The agent gives the attempt back without a verdict (drain, or no room)."""
+
+    id: str
+    attempt: int
+    reason: str
+
+
+class DidHave(msgspec.Struct, array_like=True, tag=6, gc=False):
+    """All attempts the agent has; sent after it saw a new term or a gap in its inbox."""
+
+    attempts: list[tuple[str, int]]
+
+
+Report: TypeAlias = DidReceive | DidStart | DidSucceed | DidFail | DidReturn | DidHave
+
+
+class Reports(msgspec.Struct, array_like=True, gc=False):
+    """One record of the reports topic."""
+
+    version: int
+    partition: int
+    incarnation: int
+    agent: str
+    term: int  # the highest the agent has seen
+    reports: list[Report]
+
+
+# --- what agents and leaders say of themselves in ZooKeeper (JSON) -------------------------------
+
+
+class AgentInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Data of an agent's claim on its inbox partition. The incarnation is the node's czxid."""
+
+    name: str
+    host: str
+    pid: int
+    slots: int
+    tasks: tuple[str, ...]
+    capabilities: tuple[str, ...] = ()
+    since: float = 0.0
+    draining: bool = False
+
+
+class ClassPressure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One class in the pressure znode. Times are seconds, rates are tasks per second."""
+
+    verdict: str  # "accept" | "slow" | "reject"
+    fill: float
+    pace: float = 0.0
+    retry_after: float = 0.0
+    depth: int = 0
+    oldest: float = 0.0
+    rate_in: float = 0.0
+    rate_out: float = 0.0
+
+
+class Pressure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The pressure znode of a queue: JSON, written by the leader at most once a second."""
+
+    term: int
+    at: float
+    classes: tuple[ClassPressure, ClassPressure, ClassPressure, ClassPressure]
+    slots: int = 0
+    busy: int = 0
+    paused: bool = False
+
+
+# --- control (JSON on the wire: any producer may write it) ---------------------------------------
+
+
+class Control(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One record of the control topic.
+
+    `action` is ``cancel``, ``reprioritize``, ``pause`` or ``resume``.
+    """
+
+    action: str
+    id: str | None = None
+    priority: int | None = None
+    reason: str = ""
+    who: str = ""

@@ -1,0 +1,272 @@
+"""Every error zkcoord raises.
+
+::
+
+    ZkcoordError                         .retriable  .hint
+    ├─ ConfigError        (ValueError)   one error lists every bad field
+    ├─ CoordinationError
+    │  ├─ EnsembleUnavailable            no ZooKeeper server answered in time
+    │  ├─ SessionLost                    the session expired; every lease on it is gone
+    │  ├─ SessionClosed   (RuntimeError) used before start, after close or in a forked child
+    │  ├─ AcquireTimeout  (TimeoutError) not granted in time; names the holder
+    │  ├─ LeaseLost                      a grant that is no longer ours
+    │  ├─ VersionConflict                a compare-and-set lost its race
+    │  ├─ NodeMissing     (LookupError)  the znode is not there
+    │  ├─ NodeExists                     the znode is there already
+    │  ├─ NameRefused     (ValueError)   a name or value that ZooKeeper cannot hold
+    │  ├─ SessionFull                    the session's bound on ephemeral path bytes
+    │  └─ AccessDenied    (PermissionError)
+    ├─ StreamError
+    │  ├─ BrokerUnavailable              no broker answered in time
+    │  ├─ PublishFailed                  the broker refused a record
+    │  │  ├─ PublishTimeout (TimeoutError)  outcome unknown: the record may have been written
+    │  │  └─ TaskTooLarge  (ValueError)
+    │  ├─ BufferFull                     the local send buffer is full: back-pressure
+    │  ├─ TopicMismatch                  a topic is missing or configured differently
+    │  ├─ RecordsTrimmed                 records were deleted before they were read
+    │  ├─ StreamDenied    (PermissionError)
+    │  ├─ DecodeError     (ValueError)   bytes that are not what the topic holds
+    │  ├─ StaleTerm                      this term is not above the log's: tokens ran backwards
+    │  └─ Deposed                        a higher term stands in the log: stop leading
+    ├─ Rejected                          admission refused the task  .reason .retry_after
+    ├─ ResultTimeout      (TimeoutError) no result yet; the task goes on
+    ├─ TaskFailed                        the task ended without success
+    │  └─ TaskCancelled
+    └─ StackError                        the local stack cannot start or was not found
+
+Task code raises :class:`Retry` and :class:`Discard` to steer its own fate. They stand outside the
+tree, so that ``except ZkcoordError`` in a handler cannot swallow them.
+"""
+
+from __future__ import annotations
+
+
+class ZkcoordError(Exception):
+    """Base of all errors of zkcoord.
+
+    Attributes:
+        retriable: the same call may succeed later without any change.
+        hint: what to do about it, one sentence, or the empty string.
+    """
+
+    retriable: bool = False
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        if hint:
+            self.hint = hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message} ({self.hint})" if self.hint else message
+
+
+class ConfigError(ZkcoordError, ValueError):
+    """Configuration that cannot work; the message lists every bad field."""
+
+
+class CoordinationError(ZkcoordError):
+    """Something about ZooKeeper, a session or a recipe."""
+
+
+class EnsembleUnavailable(CoordinationError):
+    """No ZooKeeper server answered in time."""
+
+    retriable = True
+
+
+class SessionLost(CoordinationError):
+    """The session expired, or can no longer be believed; every lease on it is gone."""
+
+
+class SessionClosed(CoordinationError, RuntimeError):
+    """The session was used before its start, after its close, or in a forked child."""
+
+
+class AcquireTimeout(CoordinationError, TimeoutError):
+    """The grant did not come in time.
+
+    Attributes:
+        name: what was asked for.
+        waited: seconds from the call to this error.
+        holder: who holds it as far as known, or the empty string.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, *, name: str, waited: float, holder: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+        self.waited = waited
+        self.holder = holder
+
+
+class LeaseLost(CoordinationError):
+    """The lease is over: its session was lost, it was released, or its node was removed.
+
+    Attributes:
+        name: what was held.
+        token: the fencing token it had.
+        reason: ``released``, ``session`` or ``removed``.
+    """
+
+    def __init__(self, message: str, *, name: str, token: int, reason: str) -> None:
+        super().__init__(message)
+        self.name = name
+        self.token = token
+        self.reason = reason
+
+
+class VersionConflict(CoordinationError):
+    """A compare-and-set lost its race; read again and retry."""
+
+    retriable = True
+
+
+class NodeMissing(CoordinationError, LookupError):
+    """The znode is not there."""
+
+
+class NodeExists(CoordinationError):
+    """The znode is there already."""
+
+
+class NameRefused(CoordinationError, ValueError):
+    """A name or value that ZooKeeper cannot hold: checked before anything is sent."""
+
+
+class SessionFull(CoordinationError):
+    """The session would hold more bytes of ephemeral paths than its bound allows.
+
+    ZooKeeper writes all ephemeral paths of a session into one transaction when it ends, and a
+    transaction of about 2 MB stops the ensemble.
+    """
+
+
+class AccessDenied(CoordinationError, PermissionError):
+    """ZooKeeper refused: an ACL, a quota, or missing authentication."""
+
+
+class StreamError(ZkcoordError):
+    """Something about Kafka or a queue's topics."""
+
+
+class BrokerUnavailable(StreamError):
+    """No broker answered in time."""
+
+    retriable = True
+
+
+class PublishFailed(StreamError):
+    """The broker refused a record."""
+
+
+class PublishTimeout(PublishFailed, TimeoutError):
+    """No acknowledgement in time: the record may or may not have been written."""
+
+    retriable = True
+
+
+class TaskTooLarge(PublishFailed, ValueError):
+    """The record is larger than the topic takes."""
+
+
+class BufferFull(StreamError):
+    """The local send buffer is full: back-pressure, not failure."""
+
+    retriable = True
+
+
+class TopicMismatch(StreamError):
+    """A topic is missing, or configured differently from what its readers rely on."""
+
+
+class RecordsTrimmed(StreamError):
+    """Records were deleted before they were read: an incident, never skipped in silence."""
+
+
+class StreamDenied(StreamError, PermissionError):
+    """Kafka refused: an ACL or missing authentication."""
+
+
+class DecodeError(StreamError, ValueError):
+    """Bytes that are not what the topic holds."""
+
+
+class StaleTerm(StreamError):
+    """The election's term is not above the highest in the log.
+
+    ZooKeeper was wiped or restored from a backup, so its transaction ids ran backwards.
+    """
+
+
+class Deposed(StreamError):
+    """A higher term stands in the log: this leader's writes are void and it must stop."""
+
+
+class Rejected(ZkcoordError):
+    """Admission refused the task; nothing was written.
+
+    Attributes:
+        reason: one word, such as ``overload`` or ``infeasible``.
+        retry_after: seconds to wait before the next try, above zero.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, *, reason: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class ResultTimeout(ZkcoordError, TimeoutError):
+    """No result yet. The task goes on; ask again."""
+
+    retriable = True
+
+
+class TaskFailed(ZkcoordError):
+    """The task ended without success.
+
+    Attributes:
+        task_id: which task.
+        state: ``dead``, ``failed``, ``cancelled`` or ``rejected``.
+        reason: one word, as in the dead letter.
+    """
+
+    def __init__(self, message: str, *, task_id: str, state: str, reason: str) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+        self.state = state
+        self.reason = reason
+
+
+class TaskCancelled(TaskFailed):
+    """The task was cancelled before it succeeded."""
+
+
+class StackError(ZkcoordError):
+    """The local stack cannot start, or was not found."""
+
+
+class TaskSignal(Exception):
+    """Raised by task code to steer its own fate. Not a :class:`ZkcoordError`."""
+
+
+class Retry(TaskSignal):
+    """Try again, after `delay` seconds or after the policy's next delay when None."""
+
+    def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.delay = delay
+
+
+class Discard(TaskSignal):
+    """End the task as failed, at once and without a dead letter."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,1 @@
+"""The queue: topics, submitter, scheduler, agent, results, dead letters."""

@@ -1,0 +1,1 @@
+"""Recipes on a session: lease, lock, election, membership."""

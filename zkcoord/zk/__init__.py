@@ -1,0 +1,1 @@
+"""ZooKeeper: sessions and znodes. The only room that knows kazoo."""
