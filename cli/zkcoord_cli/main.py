@@ -1,0 +1,181 @@
+"""The root command: `zkcoord NOUN VERB`.
+
+A noun's module is imported only when that noun is used, and a module imports the library only
+inside its functions, so that help and version answer at once. To add a noun: a line in `NOUNS` and
+a file `commands/NOUN.py` with a click command or group named `command`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from zkcoord_cli.exit_codes import ExitCode, code_of
+from zkcoord_cli.output import Output
+
+NOUNS = {
+    "agent": "run an agent; list the agents of a queue",
+    "config": "show the settings in force and where each came from",
+    "dead": "look at dead letters: what could not be done, and why",
+    "demo": "run 100 model tasks on real servers, with faults, and report",
+    "doctor": "check ZooKeeper, Kafka and the queues; say what to do",
+    "election": "show who leads an election and who stands by",
+    "local": "start, look at and stop real servers on this machine",
+    "lock": "run a command under a lock; see who holds and who waits",
+    "queue": "create, list and show queues",
+    "scheduler": "run a scheduler for one or more queues",
+    "task": "submit tasks; see their state, history and results",
+}
+
+SETTINGS: dict[str, Any] = {
+    "auto_envvar_prefix": "ZKCOORD",
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "show_default": True,
+}
+
+
+class Root(click.Group):
+    """The group that finds nouns by name and turns every error into a message and a status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The nouns, without importing one."""
+        return sorted(NOUNS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Import the module of one noun."""
+        if cmd_name not in NOUNS:
+            return None
+        command = import_module(f"zkcoord_cli.commands.{cmd_name}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"commands/{cmd_name}.py: `command` must be a click command")
+        _show_variables(command)
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """The list of nouns in the help, from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(NOUNS.items()))
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run one command line and exit with its status (see exit_codes)."""
+        try:
+            status = super().main(*args, **{**extra, "standalone_mode": False})
+            sys.stdout.flush()
+        except click.exceptions.Exit as end:
+            sys.exit(end.exit_code)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            sys.exit(ExitCode.INTERRUPTED)
+        except BrokenPipeError:
+            _abandon_stdout()
+            sys.exit(ExitCode.OK)
+        except Exception as error:
+            sys.exit(_explain(error))
+        sys.exit(status if isinstance(status, int) else ExitCode.OK)
+
+
+def _explain(error: Exception) -> ExitCode:
+    """Say what happened and what to do; a traceback only for errors that are bugs."""
+    from zkcoord.errors import ZkcoordError
+
+    output = Output(color=False if "--no-color" in sys.argv else None)
+    if isinstance(error, ZkcoordError):
+        output.error(error.args[0] if error.args else type(error).__name__, error.hint)
+        if os.environ.get("ZKCOORD_TRACEBACK"):
+            _traceback(error)
+        return code_of(error)
+    _traceback(error)
+    output.error(
+        f"unexpected {type(error).__name__}: {error}",
+        "this is a bug in zkcoord: report the trace above with `zkcoord --version` and the command",
+    )
+    return ExitCode.UNEXPECTED
+
+
+def _traceback(error: BaseException) -> None:
+    import traceback
+
+    click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+
+
+def _abandon_stdout() -> None:
+    """The reader went away: what is still buffered must not raise again at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+
+
+def _show_variables(command: click.Command) -> None:
+    """Let the help of every option name its environment variable."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            parameter.show_envvar = True
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            _show_variables(inner)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"zkcoord {version('zkcoord')}")
+    ctx.exit()
+
+
+@click.group(name="zkcoord", cls=Root, context_settings=SETTINGS)
+@click.option("--no-color", is_flag=True, help="No colour; NO_COLOR and TERM=dumb do the same.")
+@click.option("-v", "--verbose", count=True, show_default=False, help="Say more; twice: the log.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+@click.pass_context
+def cli(ctx: click.Context, no_color: bool, verbose: int) -> None:
+    """Fair locks, elections and prioritized task streams for fleets of agents.
+
+    \b
+    zkcoord local up                      real ZooKeeper and Kafka on this machine
+    zkcoord lock run gpu-0 -- ./train.sh  one at a time, fenced, stopped when the lock is lost
+
+    Data goes to stdout, everything else to stderr. Where servers are: flags, then ZKCOORD_ZOOKEEPER
+    and ZKCOORD_KAFKA, then a context of the settings file, then the running local stack.
+    """
+    ctx.obj = Output(color=False if no_color else None, verbose=verbose)
+    if verbose:
+        _configure_log(verbose)
+
+
+def _configure_log(verbose: int) -> None:
+    import logging
+
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if verbose > 2 else logging.INFO if verbose > 1 else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+
+
+_show_variables(cli)
