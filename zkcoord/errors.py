@@ -20,14 +20,17 @@
     │  ├─ BrokerUnavailable              no broker answered in time
     │  ├─ PublishFailed                  the broker refused a record
     │  │  ├─ PublishTimeout (TimeoutError)  outcome unknown: the record may have been written
-    │  │  └─ TaskTooLarge  (ValueError)
+    │  │  ├─ TaskTooLarge  (ValueError)
+   │  │  └─ ProducerBroken              the producer can send nothing more: open a new one
     │  ├─ BufferFull                     the local send buffer is full: back-pressure
     │  ├─ TopicMismatch                  a topic is missing or configured differently
     │  ├─ RecordsTrimmed                 records were deleted before they were read
     │  ├─ StreamDenied    (PermissionError)
     │  ├─ DecodeError     (ValueError)   bytes that are not what the topic holds
+   │  ├─ StreamClosed    (RuntimeError) used after close or in a forked child
     │  ├─ StaleTerm                      this term is not above the log's: tokens ran backwards
     │  └─ Deposed                        a higher term stands in the log: stop leading
+   │     └─ WriterFenced                a newer writer took over the transactional id
     ├─ Rejected                          admission refused the task  .reason .retry_after
     ├─ ResultTimeout      (TimeoutError) no result yet; the task goes on
     ├─ TaskFailed                        the task ended without success
@@ -172,6 +175,13 @@ class TaskTooLarge(PublishFailed, ValueError):
     """The record is larger than the topic takes."""
 
 
+class ProducerBroken(PublishFailed):
+    """The producer hit a fatal error and can send nothing more: close it and open a new one.
+
+    What it had not acknowledged may or may not have been written.
+    """
+
+
 class BufferFull(StreamError):
     """The local send buffer is full: back-pressure, not failure."""
 
@@ -194,6 +204,10 @@ class DecodeError(StreamError, ValueError):
     """Bytes that are not what the topic holds."""
 
 
+class StreamClosed(StreamError, RuntimeError):
+    """A producer, reader or admin was used after its close, or in a forked child."""
+
+
 class StaleTerm(StreamError):
     """The election's term is not above the highest in the log.
 
@@ -203,6 +217,10 @@ class StaleTerm(StreamError):
 
 class Deposed(StreamError):
     """A higher term stands in the log: this leader's writes are void and it must stop."""
+
+
+class WriterFenced(Deposed):
+    """A newer writer took over the transactional id; what was not committed is discarded."""
 
 
 class Rejected(ZkcoordError):
