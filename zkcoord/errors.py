@@ -21,7 +21,7 @@
     │  ├─ PublishFailed                  the broker refused a record
     │  │  ├─ PublishTimeout (TimeoutError)  outcome unknown: the record may have been written
     │  │  ├─ TaskTooLarge  (ValueError)
-   │  │  └─ ProducerBroken              the producer can send nothing more: open a new one
+    │  │  └─ ProducerBroken              the producer can send nothing more: open a new one
     │  ├─ BufferFull                     the local send buffer is full: back-pressure
     │  ├─ TopicMismatch                  a topic is missing or configured differently
     │  ├─ RecordsTrimmed                 records were deleted before they were read
@@ -30,7 +30,7 @@
    │  ├─ StreamClosed    (RuntimeError) used after close or in a forked child
     │  ├─ StaleTerm                      this term is not above the log's: tokens ran backwards
     │  └─ Deposed                        a higher term stands in the log: stop leading
-   │     └─ WriterFenced                a newer writer took over the transactional id
+    │     └─ WriterFenced                a newer writer took over the transactional id
     ├─ Rejected                          admission refused the task  .reason .retry_after
     ├─ ResultTimeout      (TimeoutError) no result yet; the task goes on
     ├─ TaskFailed                        the task ended without success
