@@ -207,6 +207,8 @@ class QueueConfig:
             (counted apart from failures: it stops a task that kills its agents).
         live_tasks_max, live_bytes_max: bounds on what the leader holds; intake waits beyond them.
         unknown_task_s: how long a task that no live agent can run waits before it is dead.
+        value_bytes_max: bound on one task's record; larger is refused. A task must fit into one
+            record of the log.
         slow_at, reject_at, slow_exit, reject_exit: fill thresholds with their hysteresis exits.
     """
 
@@ -219,6 +221,7 @@ class QueueConfig:
     live_tasks_max: int = 500_000
     live_bytes_max: int = 1024 * 1024 * 1024
     unknown_task_s: float = 60.0
+    value_bytes_max: int = 768 * 1024
     slow_at: float = 0.6
     reject_at: float = 0.8
     slow_exit: float = 0.5
@@ -237,6 +240,10 @@ class QueueConfig:
             ),
             (self.live_bytes_max >= 1_048_576, "live_bytes_max: must be at least 1 MiB"),
             (0 < self.unknown_task_s <= 86400, "unknown_task_s: must be within 0 and 86400"),
+            (
+                1024 <= self.value_bytes_max <= 800_000,
+                "value_bytes_max: must be within 1024 and 800000",
+            ),
             (
                 0 < self.slow_exit < self.slow_at < self.reject_at,
                 "slow_exit < slow_at < reject_at must hold, all above 0",

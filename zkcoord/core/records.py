@@ -118,6 +118,9 @@ class Rejected(msgspec.Struct, array_like=True, tag=3, gc=False):
     reply: int | None = None
     size: int = 0  # original bytes of the value when it was too large to keep whole
     retry_after: float = 0.0
+    sha256: str = (
+        ""  # of the original value when something was cut off, as deadletters.curtail says
+    )
 
 
 class Duplicate(msgspec.Struct, array_like=True, tag=4, gc=False):

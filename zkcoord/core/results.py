@@ -5,9 +5,10 @@ The key is the task's id, the value one JSON object::
     {"v": 1, "id": "…", "state": "succeeded", "attempt": 1, "result": 42,
      "started": 1767225600.1, "finished": 1767225600.2, "fact": "8841.3"}
 
-`state` is ``succeeded``, ``failed``, ``dead``, ``cancelled`` or ``rejected``. `result` is there when it
-succeeded; `reason` (one word), `error` and, for ``rejected``, `retry_after` (seconds) otherwise. `fact` is
-where the decision stands: log offset and place in the batch. Members may be added within ``v`` 1.
+`state` is ``succeeded``, ``failed``, ``dead``, ``cancelled`` or ``rejected``. `result` is there
+when it succeeded; otherwise `reason` (one word), `error` and, for ``rejected``, `retry_after`
+(seconds). `fact` is where the decision stands: log offset and place in the batch. Members may be
+added within ``v`` 1.
 A record may come more than once: readers go by `id`, the first one counts.
 """
 
@@ -56,7 +57,7 @@ _decode = msgspec.json.Decoder(Result).decode
 
 
 def succeeded(
-    id: str,  # noqa: A002
+    task_id: str,
     *,
     attempt: int,
     result: bytes,
@@ -67,7 +68,7 @@ def succeeded(
     """The result of a task that succeeded; `result` is JSON and is copied as it is."""
     return Result(
         v=VERSION,
-        id=id,
+        id=task_id,
         state="succeeded",
         attempt=attempt,
         result=msgspec.Raw(result) if result else _NULL,
@@ -77,8 +78,8 @@ def succeeded(
     )
 
 
-def ended(  # noqa: PLR0913
-    id: str,  # noqa: A002
+def ended(
+    task_id: str,
     state: str,
     *,
     reason: str,
@@ -90,7 +91,7 @@ def ended(  # noqa: PLR0913
     """The result of a task that ended in `state`, anything but ``succeeded``."""
     return Result(
         v=VERSION,
-        id=id,
+        id=task_id,
         state=state,
         attempt=attempt,
         reason=reason,
