@@ -1,0 +1,234 @@
+"""What the inspector says about things, as values.
+
+Times are wall-clock seconds since 1970 (0.0 when unknown), ages and durations are seconds, rates
+are tasks per second. ``msgspec.to_builtins`` turns each into what ``--json`` prints.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ClassView(msgspec.Struct, frozen=True, kw_only=True):
+    """One priority class of a queue, as its leader last published it.
+
+    Attributes:
+        priority: ``critical``, ``high``, ``normal`` or ``low``.
+        verdict: ``accept``, ``slow``, ``reject``, or ``unknown`` when nothing is published.
+        fill: predicted start delay over the class's budget.
+        depth: tasks that wait. oldest: age of the one that waits longest.
+        unread: records in the class's topic; trimmed behind what has been read.
+    """
+
+    priority: str
+    verdict: str = "unknown"
+    fill: float = 0.0
+    pace: float = 0.0
+    retry_after: float = 0.0
+    depth: int = 0
+    oldest: float = 0.0
+    rate_in: float = 0.0
+    rate_out: float = 0.0
+    budget: float = 0.0
+    floor: float = 0.0
+    reserved_slots: int = 0
+    unread: int | None = None
+
+
+class ContenderView(msgspec.Struct, frozen=True, kw_only=True):
+    """A node in the queue of a lock or an election, first come first.
+
+    Attributes:
+        place: 0 holds; n waits behind n others.
+        name: what the contender says of itself.
+        token: its fencing token; of an election's leader, the term.
+        session: the ZooKeeper session that owns the node, in hexadecimal.
+        since: when it entered the queue. age: for how long it has been there.
+    """
+
+    place: int
+    name: str
+    token: int
+    session: str
+    since: float
+    age: float
+
+
+class LockView(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock: who holds it, who waits, in order. No holder means that it is free."""
+
+    name: str
+    path: str
+    holder: ContenderView | None
+    waiters: list[ContenderView]
+
+
+class ElectionView(msgspec.Struct, frozen=True, kw_only=True):
+    """An election: who leads in which term, who stands by, in order."""
+
+    name: str
+    path: str
+    leader: ContenderView | None
+    standbys: list[ContenderView]
+
+
+class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent of a queue, from its claim on an inbox partition."""
+
+    queue: str
+    name: str
+    host: str
+    pid: int
+    slots: int
+    partition: int
+    incarnation: int
+    tasks: list[str]
+    capabilities: list[str]
+    since: float
+    age: float
+    draining: bool
+
+
+class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic of a queue: its partitions, and how many records stand in it."""
+
+    kind: str
+    name: str
+    partitions: int
+    records: int
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue at one moment.
+
+    Attributes:
+        verdict: the worst verdict of its classes.
+        pressure_age: seconds since the leader published; None when it never did.
+        slots, busy: of all agents, as the leader counts them.
+    """
+
+    name: str
+    namespace: str
+    verdict: str
+    classes: list[ClassView]
+    paused: bool
+    slots: int
+    busy: int
+    pressure_age: float | None
+    pressure_term: int | None
+    leader: ContenderView | None
+    standbys: list[ContenderView]
+    agents: int
+
+    @property
+    def depth(self) -> int:
+        """Tasks that wait, all classes."""
+        return sum(c.depth for c in self.classes)
+
+    @property
+    def oldest(self) -> float:
+        """Age of the task that waits longest."""
+        return max((c.oldest for c in self.classes), default=0.0)
+
+
+class QueueDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue with its agents, topics and settings."""
+
+    queue: QueueView
+    agents: list[AgentView]
+    topics: list[TopicView]
+    settings: dict[str, object]
+
+
+class TaskView(msgspec.Struct, kw_only=True):
+    """A task as the log tells it.
+
+    Attributes:
+        state: ``pending``, ``running``, ``waiting``, ``retrying``, ``succeeded``, ``failed``,
+            ``cancelled``, ``dead`` or ``rejected``.
+        attempt: the current or last attempt; 0 when none was dispatched.
+        submitted: the broker's timestamp of its record. accepted: when intake took it.
+        partition: the inbox partition of the agent that has or had it.
+        due: the earliest start, for waiting and retrying tasks.
+        reason: why it ended, or why it was put back. error: of the last attempt that failed.
+        result: JSON text, of a task that succeeded.
+    """
+
+    id: str
+    task: str
+    state: str
+    priority: str
+    attempt: int = 0
+    tenant: str | None = None
+    requires: list[str] = []
+    submitted: float = 0.0
+    accepted: float = 0.0
+    started: float = 0.0
+    finished: float = 0.0
+    changed: float = 0.0
+    due: float = 0.0
+    expires_at: float | None = None
+    partition: int | None = None
+    reason: str = ""
+    error: str = ""
+    result: str | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in TERMINAL
+
+
+TERMINAL = frozenset({"succeeded", "failed", "cancelled", "dead", "rejected"})
+
+STATES = ("pending", "running", "waiting", "retrying", *sorted(TERMINAL))
+
+
+class FactView(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to a task: when, what, and where the log has it."""
+
+    at: float
+    what: str
+    attempt: int
+    detail: str
+    offset: int
+
+
+class TaskHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """A task and everything that the log still has about it, oldest first.
+
+    `complete` is false when the log's beginning was trimmed before the task was accepted.
+    """
+
+    task: TaskView
+    facts: list[FactView]
+    complete: bool
+
+
+class DeadView(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter: the record as it was submitted, and why it is here.
+
+    Attributes:
+        where: ``partition/offset`` in the topic of dead letters.
+        fact: its identity; the same letter may stand in the topic more than once.
+        source: ``class/partition/offset`` where the record stood.
+        submitted: when it was written. died: when it was given up.
+        key, value, headers: the original, byte for byte unless `size` says otherwise.
+        size, sha256: of the whole original value when something was cut off; else 0 and empty.
+    """
+
+    where: str
+    fact: str
+    id: str | None
+    task: str | None
+    reason: str
+    error: str
+    attempts: int
+    source: str
+    submitted: float
+    died: float
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    size: int = 0
+    sha256: str = ""
