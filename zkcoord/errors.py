@@ -27,7 +27,7 @@
     │  ├─ RecordsTrimmed                 records were deleted before they were read
     │  ├─ StreamDenied    (PermissionError)
     │  ├─ DecodeError     (ValueError)   bytes that are not what the topic holds
-   │  ├─ StreamClosed    (RuntimeError) used after close or in a forked child
+    │  ├─ StreamClosed    (RuntimeError) used after close or in a forked child
     │  ├─ StaleTerm                      this term is not above the log's: tokens ran backwards
     │  └─ Deposed                        a higher term stands in the log: stop leading
     │     └─ WriterFenced                a newer writer took over the transactional id
@@ -37,8 +37,8 @@
     │  └─ TaskCancelled
     └─ StackError                        the local stack cannot start or was not found
 
-Task code raises :class:`Retry` and :class:`Discard` to steer its own fate. They stand outside the
-tree, so that ``except ZkcoordError`` in a handler cannot swallow them.
+Task code raises :class:`Retry` and :class:`Discard` to steer its own fate, and gets
+:class:`AttemptStopped` when it asks whether it may go on. They stand outside the tree, so that ``except ZkcoordError`` in a handler cannot swallow them.
 """
 
 from __future__ import annotations
@@ -284,6 +284,17 @@ class Retry(TaskSignal):
 
 class Discard(TaskSignal):
     """End the task as failed, at once and without a dead letter."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class AttemptStopped(TaskSignal):
+    """The attempt must stop: its time is up, it was cancelled, or its agent leaves or was lost.
+
+    Raised by ``ctx.check()`` in a handler.
+    """
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
