@@ -67,6 +67,57 @@ class Submission(msgspec.Struct, array_like=True, gc=False):
     trace: str | None = None
 
 
+class Position(msgspec.Struct, array_like=True, gc=False):
+    """Where a cold fold starts, and everything that stood there but the tasks.
+
+    Attributes:
+        version: of this format.
+        offset: the first log offset to fold.
+        term, n, at: of the last batch before it.
+        inputs: (source, partition, next offset) consumed before it.
+        sent: the watermark there.
+        paused: whether dispatch was stopped.
+        ended: (task, log offset of its end): they stand in the checkpoint but ended before `offset`,
+            and their tombstones were not yet due.
+        totals: count of facts per tag before it, for :class:`~.state.State` ``.totals``.
+    """
+
+    version: int
+    offset: int
+    term: int
+    n: int
+    at: float
+    inputs: list[tuple[int, int, int]]
+    sent: int
+    paused: bool
+    ended: list[tuple[str, int]]
+    totals: list[int]
+
+
+class KeptTask(msgspec.Struct, array_like=True, gc=False):
+    """One task in the checkpoint topic, as it was after the batch at log offset `as_of`."""
+
+    version: int
+    as_of: int
+    task: Submission
+    order: float
+    priority: int
+    offset: int  # of the batch that accepted it
+    accepted: float  # that batch's time
+    phase: int
+    due: float
+    attempt: int
+    failures: int
+    crashes: int
+    partition: int
+    incarnation: int
+    fence: int
+    dispatched: float
+    started: float
+    cancel: str | None
+    asked: float  # when the cancellation was asked for
+
+
 class Batch(msgspec.Struct, array_like=True, gc=False):
     """One record of the log: what a leader decided at once.
 
@@ -240,9 +291,9 @@ class Checkpointed(msgspec.Struct, array_like=True, tag=17, gc=False):
 
 
 class Positioned(msgspec.Struct, array_like=True, tag=18, gc=False):
-    """From here on a cold fold may start at log offset `offset`."""
+    """From here on a cold fold may start at `position`; it becomes the checkpoint's `#position`."""
 
-    offset: int
+    position: Position
 
 
 class Refused(msgspec.Struct, array_like=True, tag=19, gc=False):
