@@ -38,7 +38,8 @@
     └─ StackError                        the local stack cannot start or was not found
 
 Task code raises :class:`Retry` and :class:`Discard` to steer its own fate, and gets
-:class:`AttemptStopped` when it asks whether it may go on. They stand outside the tree, so that ``except ZkcoordError`` in a handler cannot swallow them.
+:class:`AttemptStopped` when it asks whether it may go on. They stand outside the tree, so that
+``except ZkcoordError`` in a handler cannot swallow them.
 """
 
 from __future__ import annotations
