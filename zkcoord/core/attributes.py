@@ -97,10 +97,12 @@ def moment(name: str, value: str) -> float:
     fraction = (fraction or "")[:7]
     offset = "+00:00" if offset in "Zz" else offset
     try:
-        moment = datetime.fromisoformat(f"{date}T{minutes}{seconds}{fraction}{offset}")
-        return moment.timestamp()
+        at = datetime.fromisoformat(f"{date}T{minutes}{seconds}{fraction}{offset}").timestamp()
     except (ValueError, OverflowError):
         raise Unreadable(f"{name}: no such time: {value[:40]!r}") from None
+    if at < 0:
+        raise Unreadable(f"{name}: before 1970: {value[:40]!r}")
+    return at
 
 
 def timestamp(at: float) -> str:
