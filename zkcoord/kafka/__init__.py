@@ -1,9 +1,11 @@
 """Kafka: producing, reading, topics. The only room that knows confluent_kafka."""
 
 from zkcoord.kafka.admin import Admin, Cluster, Mismatch, TopicInfo, TopicSpec
+from zkcoord.kafka.compacted import CompactedWriter, read_compacted
+from zkcoord.kafka.ends import Ends
 from zkcoord.kafka.log import LogAppender, LogReader
-from zkcoord.kafka.producer import CompactedWriter, Producer
-from zkcoord.kafka.reader import Reader, read_compacted
+from zkcoord.kafka.producer import Producer
+from zkcoord.kafka.reader import Reader
 from zkcoord.kafka.record import (
     BEGINNING,
     END,
@@ -23,6 +25,7 @@ __all__ = [
     "Admin",
     "Cluster",
     "CompactedWriter",
+    "Ends",
     "Headers",
     "LogAppender",
     "LogReader",

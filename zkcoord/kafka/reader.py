@@ -2,80 +2,301 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka import Consumer as Client
 
 from zkcoord.config import KafkaConfig
-from zkcoord.kafka.record import Partition, Record
+from zkcoord.errors import BrokerUnavailable, RecordsTrimmed, ZkcoordError
+from zkcoord.kafka import codes, translate
+from zkcoord.kafka.handle import Handle, log
+from zkcoord.kafka.options import reader_properties
+from zkcoord.kafka.record import BEGINNING, END, Partition, Record
+
+DEFAULT_GROUP = "zkcoord.reader"
+
+_LOGICAL = {BEGINNING: OFFSET_BEGINNING, END: OFFSET_END}
+_ASK_S = 2.0
 
 
-class Reader:
-    """Reads partitions from given offsets: no group, no commits, no rebalances."""
+class Reader(Handle):
+    """Reads partitions from given offsets: no group, no commits, no rebalances, no skipping.
+
+    For one thread at a time. Use one reader per priority class: what a reader has prefetched comes
+    out in the order of its fetches, whatever its partition.
+
+    Args:
+        config: how to reach Kafka.
+        client_id: shown in the broker's logs and quotas.
+        group: a name the client needs and nothing uses; with ACLs, DESCRIBE on it avoids a warning.
+        prefetch_bytes, prefetch_records: what is fetched ahead of `read`, at most (one fetch of up
+            to 1 MiB per partition may come on top).
+        isolation: ``read_committed`` hides open and aborted transactions.
+        wait_s: how long an idle fetch waits at the broker. No bound on latency: data that arrives
+            ends the wait. It bounds how long `seek` and a second `assign` take to work.
+        eof: makes `at_end` usable for topics that are written in transactions.
+
+    Raises:
+        ConfigError: a bad bound, or a refused property in ``config.librdkafka``.
+    """
 
     def __init__(
         self,
         config: KafkaConfig,
         *,
         client_id: str,
-        group: str = "zkcoord.reader",
+        group: str = DEFAULT_GROUP,
         prefetch_bytes: int = 1024 * 1024,
         prefetch_records: int = 1000,
         isolation: str = "read_committed",
         wait_s: float = 0.1,
         eof: bool = False,
-    ) -> None: ...
+    ) -> None:
+        super().__init__(config, client_id)
+        properties = reader_properties(
+            config,
+            client_id=client_id,
+            group=group,
+            prefetch_bytes=prefetch_bytes,
+            prefetch_records=prefetch_records,
+            isolation=isolation,
+            wait_s=wait_s,
+            eof=eof,
+        )
+        self._positions: dict[Partition, int] = {}
+        self._known_ends: dict[Partition, int] = {}
+        self._at_end: set[Partition] = set()
+        self._handles: dict[Partition, TopicPartition] = {}
+        self._failures: list[ZkcoordError] = []
+        settings: dict[str, Any] = {**properties, "error_cb": self._causes.note}
+        try:
+            self._own(Client(settings, logger=log))
+        except KafkaException as error:
+            raise translate.stream_error(translate.of(error), "Reader") from error
+
+    def partitions(self, topic: str, timeout: float) -> list[int]:
+        """Partition numbers of a topic.
+
+        Raises:
+            TopicMismatch: there is no such topic.
+            BrokerUnavailable: no answer within `timeout` seconds; names the address and the cause.
+        """
+        what = f"partitions of topic {topic!r}"
+        try:
+            listed = self._use().list_topics(topic, timeout=max(timeout, 0.01))
+        except KafkaException as error:
+            raise self._translated(error, what) from error
+        found = listed.topics[topic]
+        if found.error is not None:
+            raise translate.stream_error(found.error, what, self._causes)
+        return sorted(found.partitions)
 
     def assign(self, positions: Mapping[Partition, int]) -> None:
-        """Read exactly these partitions from these offsets (or BEGINNING, END)."""
+        """Read exactly these partitions, from these offsets on (or BEGINNING, END).
 
-    def read(self, limit: int, timeout: float) -> list[Record]:
-        """Up to `limit` records; waits at most `timeout` for the first one.
-
-        Raises RecordsTrimmed when the position was deleted.
+        Replaces an earlier assignment and drops what was prefetched. No network: a missing topic
+        shows in `read`.
         """
-        raise NotImplementedError
+        client = self._use()
+        try:
+            client.assign(
+                [
+                    TopicPartition(topic, partition, _LOGICAL.get(offset, offset))
+                    for (topic, partition), offset in positions.items()
+                ]
+            )
+        except KafkaException as error:
+            raise self._translated(error, "assign") from error
+        self._positions = dict(positions)
+        self._handles = {key: TopicPartition(*key) for key in positions}
+        self._known_ends = {k: end for k, end in self._known_ends.items() if k in positions}
+        self._at_end.clear()
+        self._failures.clear()
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Go on from `offset`."""
+        """Go on from `offset` in one of the assigned partitions.
+
+        Works whatever state the partition is in: it is assigned anew, the others keep theirs.
+        """
+        self.assign({**self._positions, partition: offset})
+
+    def read(self, limit: int, timeout: float) -> list[Record]:
+        """Up to `limit` records; waits at most `timeout` seconds for the first one.
+
+        Records of one partition come in order. A broker that is away shows as an empty list: the
+        client reconnects by itself (see `causes`).
+
+        Raises:
+            RecordsTrimmed: the record at the position was deleted (or the position lies beyond the
+                end, after records were lost). The partition stands still until `seek`.
+            TopicMismatch, StreamDenied: the topic is missing or may not be read.
+        """
+        client = self._use()
+        if self._failures:
+            raise self._failures.pop(0)
+        # consume(n, t) waits for n messages or the whole t; poll returns with the first.
+        first = client.poll(timeout)
+        if first is None:
+            return []
+        messages = [first, *client.consume(limit - 1, 0)] if limit > 1 else [first]
+        records: list[Record] = []
+        add = records.append
+        positions = self._positions
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._met(error, message)
+                continue
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            positions[topic, partition] = offset + 1
+            kind, stamp = message.timestamp()
+            add(
+                Record(
+                    topic,
+                    partition,
+                    offset,
+                    stamp / 1000 if kind else 0.0,
+                    message.key(),
+                    message.value(),
+                    message.headers() or [],
+                )
+            )
+        if records and self._at_end:
+            self._at_end.difference_update({(r.topic, r.partition) for r in records})
+        if self._failures and not records:
+            raise self._failures.pop(0)
+        return records
 
     def positions(self) -> dict[Partition, int]:
-        """Offset of the next record per partition; no network. BEGINNING/END until known."""
-        raise NotImplementedError
+        """Offset of the next record per partition; as assigned until the first record came."""
+        return dict(self._positions)
 
     def lag(self) -> dict[Partition, int]:
-        """Records between position and the last known end, per partition; no network."""
-        raise NotImplementedError
+        """Records not read yet, per partition, as far as known; no network.
+
+        The ends are those of the last fetch, of `ends` and of `note_ends`, whichever is highest.
+        While the prefetch buffer is full nothing is fetched, so feed `note_ends` now and then.
+        A partition that is read from BEGINNING or END counts 0 until its first record came.
+        """
+        client = self._use()
+        lags = {}
+        for key, position in self._positions.items():
+            end = self._known_ends.get(key, -1)
+            cached = client.get_watermark_offsets(self._handles[key], cached=True)
+            if cached is not None and cached[1] > end:
+                end = cached[1]
+            lags[key] = max(0, end - position) if position >= 0 else 0
+        return lags
+
+    def at_end(self) -> bool:
+        """Whether every partition was read to its end at some moment since; needs ``eof=True``."""
+        return len(self._at_end) == len(self._positions)
 
     def ends(self, timeout: float) -> dict[Partition, int]:
-        """Ask the brokers for the end offsets (also feeds lag)."""
-        raise NotImplementedError
+        """Ask the brokers for the end offset of every assigned partition; also feeds `lag`.
+
+        Raises:
+            BrokerUnavailable: no answer within `timeout` seconds.
+        """
+        ends = {key: high for key, (_, high) in self._watermarks(timeout).items()}
+        self.note_ends(ends)
+        return ends
 
     def beginnings(self, timeout: float) -> dict[Partition, int]:
-        """Ask the brokers for the oldest offsets."""
-        raise NotImplementedError
+        """Ask the brokers for the oldest offset of every assigned partition. Raises as `ends`."""
+        return {key: low for key, (low, _) in self._watermarks(timeout).items()}
 
     def note_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Feed end offsets learned elsewhere (see `Ends`) into `lag`; no network."""
+        """Feed end offsets learned elsewhere into `lag`; partitions not assigned are ignored."""
+        for key, end in ends.items():
+            if key in self._positions:
+                self._known_ends[key] = end
+
+    def causes(self) -> str:
+        """Why the brokers are out of reach, as far as the client said so lately; or empty."""
+        return self._causes.text()
 
     def close(self) -> None:
-        """Free the client."""
+        """Free the client. Harmless when closed, or in a forked child."""
+        client = self._release()
+        if client is not None:
+            client.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
+    def _watermarks(self, timeout: float) -> dict[Partition, tuple[int, int]]:
+        client = self._use()
+        deadline = time.monotonic() + timeout
+        found = {}
+        for key, handle in self._handles.items():
+            what = f"offsets of topic {key[0]!r} partition {key[1]}"
+            left = max(0.01, deadline - time.monotonic())
+            try:
+                answer = client.get_watermark_offsets(handle, timeout=left)
+            except KafkaException as error:
+                raise self._translated(error, what) from error
+            if answer is None:
+                raise BrokerUnavailable(f"{what}: no answer within {timeout:g} s{self._why()}")
+            found[key] = answer
+        return found
 
-def read_compacted(
-    config: KafkaConfig, topic: str, *, client_id: str, timeout: float, group: str = "zkcoord.reader"
-) -> dict[bytes, bytes]:
-    """The latest value of every key of a compacted topic, tombstoned keys left out."""
-    raise NotImplementedError
+    def _met(self, error: KafkaError, message: Message) -> None:
+        """Take note of an error that came in the place of a record."""
+        code = error.code()
+        key = (message.topic() or "", message.partition() or 0)
+        if code == codes.END_OF_PARTITION:
+            self._positions[key] = message.offset() or 0
+            self._at_end.add(key)
+        elif code in codes.PASSING:
+            log.debug("reader %s: %s", self._client_id, error)
+        elif code in codes.TRIMMED:
+            self._failures.append(self._trimmed(key, error))
+        else:
+            what = f"reading topic {key[0]!r}"
+            self._failures.append(translate.stream_error(error, what, self._causes))
 
+    def _trimmed(self, key: Partition, error: KafkaError) -> ZkcoordError:
+        position = self._positions.get(key, -1)
+        stands = ""
+        try:
+            low, high = self._use().get_watermark_offsets(self._handles[key], timeout=_ASK_S)
+            stands = f"; {low} to {high} stand there"
+        except (KafkaException, TypeError):
+            log.debug("reader %s: no watermarks for %s", self._client_id, key)
+        failure = RecordsTrimmed(
+            f"topic {key[0]!r} partition {key[1]}: the record at offset {position} is gone{stands}",
+            hint="it was deleted before it was read: by retention, a trim or a lost broker",
+        )
+        failure.__cause__ = KafkaException(error)
+        return failure
 
-def unused(_: Sequence[Record]) -> None:
-    """Placeholder until the room is filled."""
+    def _translated(self, error: KafkaException, what: str) -> ZkcoordError:
+        client = self._use()
+        if not self._positions:
+            client.poll(0)  # only poll tells causes, and with nothing assigned it yields no record
+        what = f"{what} at {self._bootstrap}"
+        return translate.stream_error(translate.of(error), what, self._causes)
+
+    def _why(self) -> str:
+        text = self._causes.text()
+        return f"; likely cause: {text}" if text else f" at {self._bootstrap}"

@@ -1,0 +1,84 @@
+"""What every client handle shares: its process, its log lines, its remembered causes."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import weakref
+from typing import Any
+
+from zkcoord.config import KafkaConfig
+from zkcoord.errors import StreamClosed
+from zkcoord.kafka.translate import Causes
+
+log = logging.getLogger("zkcoord.kafka")
+
+
+class Handle:
+    """Base of Producer, Reader and Admin: refuses use after close and in a forked child.
+
+    librdkafka's threads do not survive a fork; a handle that crosses one hangs, in use and in its
+    destructor alike (confluent-kafka-python issues 172, 1122). So a child gets an error, and the
+    native part is left alone there.
+    """
+
+    def __init__(self, config: KafkaConfig, client_id: str) -> None:
+        self._bootstrap = config.bootstrap
+        self._client_id = client_id
+        self._causes = Causes()
+        self._pid = os.getpid()
+        self._native: Any = None
+
+    def _own(self, native: Any) -> Any:
+        """Take the native client into care."""
+        self._native = native
+        _handles.add(self)
+        return native
+
+    def _use(self) -> Any:
+        """The native client, or StreamClosed."""
+        native = self._native
+        if native is None or os.getpid() != self._pid:
+            raise self._unusable()
+        return native
+
+    def _unusable(self) -> StreamClosed:
+        kind = type(self).__name__
+        if os.getpid() != self._pid:
+            return StreamClosed(
+                f"{kind} {self._client_id!r} was opened in process {self._pid} and cannot be used"
+                f" in its forked child {os.getpid()}",
+                hint="open it after the fork",
+            )
+        return StreamClosed(f"{kind} {self._client_id!r} is closed")
+
+    def _release(self) -> Any:
+        """Give up the native client; None when there is none to close here."""
+        native, self._native = self._native, None
+        if os.getpid() != self._pid:
+            if native is not None:
+                _leak(native)
+            return None
+        return native
+
+    def __repr__(self) -> str:
+        state = "closed" if self._native is None else "open"
+        return f"<{type(self).__name__} {self._client_id!r} at {self._bootstrap} {state}>"
+
+
+_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+def _leak(native: object) -> None:
+    """Keep the destructor from ever running: it would wait for threads that are not there."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
+
+
+def _leak_all() -> None:
+    for handle in list(_handles):
+        if handle._native is not None:  # noqa: SLF001
+            _leak(handle._native)  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_leak_all)
