@@ -77,7 +77,7 @@ class Position(msgspec.Struct, array_like=True, gc=False):
         inputs: (source, partition, next offset) consumed before it.
         sent: the watermark there.
         paused: whether dispatch was stopped.
-        ended: (task, log offset of its end): they stand in the checkpoint but ended before `offset`,
+        ended: (task, log offset of its end) that stand in the checkpoint but ended before `offset`,
             and their tombstones were not yet due.
         totals: count of facts per tag before it, for :class:`~.state.State` ``.totals``.
     """
