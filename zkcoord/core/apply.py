@@ -11,7 +11,7 @@ change nothing then, but what must be sent because of them is still said, in cas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -92,7 +92,7 @@ class Fold:
         inputs = self.state.inputs
         for source, partition, next_ in batch.inputs:
             inputs[source, partition] = next_
-        table = TABLE
+        table = self.TABLE
         for fact in batch.facts:
             table[type(fact)](self, fact)
             self.index += 1
@@ -100,7 +100,7 @@ class Fold:
 
     def apply(self, fact: Fact) -> None:
         """Apply one fact of the current batch."""
-        TABLE[type(fact)](self, fact)
+        self.TABLE[type(fact)](self, fact)
         self.index += 1
 
     # --- one per fact ---------------------------------------------------------------------------
@@ -317,25 +317,24 @@ class Fold:
                 del state.ended[id_]
             self.effects.append((Tombstones(due), None, -1))
 
-
-TABLE: dict[type, Callable[[Fold, Any], None]] = {
-    TermOpened: Fold._opened,
-    Accepted: Fold.accepted,
-    Rejected: Fold._rejected,
-    Duplicate: Fold._duplicate,
-    Dispatched: Fold.dispatched,
-    Started: Fold._started,
-    Succeeded: Fold.succeeded,
-    Retrying: Fold._retrying,
-    Released: Fold._released,
-    Died: Fold._died,
-    Discarded: Fold._discarded,
-    CancelAsked: Fold._cancel_asked,
-    Cancelled: Fold._cancelled,
-    Superseded: Fold._superseded,
-    Reprioritized: Fold._reprioritized,
-    Paused: Fold._paused,
-    Checkpointed: Fold._checkpointed,
-    Positioned: Fold._positioned,
-    Refused: Fold._refused,
-}
+    TABLE: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        TermOpened: _opened,
+        Accepted: accepted,
+        Rejected: _rejected,
+        Duplicate: _duplicate,
+        Dispatched: dispatched,
+        Started: _started,
+        Succeeded: succeeded,
+        Retrying: _retrying,
+        Released: _released,
+        Died: _died,
+        Discarded: _discarded,
+        CancelAsked: _cancel_asked,
+        Cancelled: _cancelled,
+        Superseded: _superseded,
+        Reprioritized: _reprioritized,
+        Paused: _paused,
+        Checkpointed: _checkpointed,
+        Positioned: _positioned,
+        Refused: _refused,
+    }

@@ -91,11 +91,13 @@ class Inputs:
         source = origin.source
         if source <= Source.LOW:
             task = wire.parse(origin, key, value, headers, limits)
-            if type(task) is not Submission:
-                task = Misread(
+            self.tasks[source].append(
+                task
+                if isinstance(task, Submission)
+                else Misread(
                     origin, key, value, headers, task.reason, task.detail, task.id, task.reply
                 )
-            self.tasks[source].append(task)
+            )
         elif source == Source.CONTROL:
             self.controls.append(_control(origin, key, value, headers))
         else:
