@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from zkcoord.config import KafkaConfig
 from zkcoord.errors import BrokerUnavailable, TopicMismatch, ZkcoordError
 from zkcoord.kafka import translate
-from zkcoord.kafka.handle import Handle, log
+from zkcoord.kafka.handle import Handle
 from zkcoord.kafka.options import admin_properties
 from zkcoord.kafka.record import Partition
 
@@ -38,7 +38,9 @@ class TopicSpec:
         name: full topic name.
         partitions: number at creation, and the exact number later unless `may_grow`.
         replication: replicas per partition at creation; fewer are a mismatch later, more are not.
-        config: topic configuration, as strings.
+        config: settings that must stand exactly so, at creation and later.
+        least: settings that must not be below a number; -1 counts as unlimited.
+        initial: settings at creation that the operator may change later.
         may_grow: more partitions than asked for are no mismatch.
     """
 
@@ -46,7 +48,36 @@ class TopicSpec:
     partitions: int
     replication: int
     config: Mapping[str, str] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
+    initial: Mapping[str, str] = field(default_factory=dict)
     may_grow: bool = False
+
+    def settings(self) -> dict[str, str]:
+        """The configuration to create the topic with."""
+        least = {key: str(value) for key, value in self.least.items()}
+        return {**least, **self.initial, **self.config}
+
+    def compare(self, found: TopicInfo | None) -> list[Mismatch]:
+        """What differs from this spec in a topic as it is; None stands for a missing one."""
+        if found is None:
+            return [Mismatch(self.name, "the topic", "there", "missing")]
+        mismatches = []
+        grown = self.may_grow and found.partitions > self.partitions
+        if found.partitions != self.partitions and not grown:
+            wanted = f"at least {self.partitions}" if self.may_grow else str(self.partitions)
+            mismatches.append(Mismatch(self.name, "partitions", wanted, str(found.partitions)))
+        if found.replication < self.replication:
+            wanted = f"at least {self.replication}"
+            mismatches.append(Mismatch(self.name, "replication", wanted, str(found.replication)))
+        for key, value in self.config.items():
+            there = found.config.get(key, "unset")
+            if there != value:
+                mismatches.append(Mismatch(self.name, key, value, there))
+        for key, least in self.least.items():
+            there = found.config.get(key, "unset")
+            if not there.lstrip("-").isdigit() or -1 < int(there) < least:
+                mismatches.append(Mismatch(self.name, key, f"at least {least}", there))
+        return mismatches
 
 
 class Mismatch(NamedTuple):
@@ -90,12 +121,7 @@ class Admin(Handle):
 
     def __init__(self, config: KafkaConfig, *, client_id: str = "zkcoord.admin") -> None:
         super().__init__(config, client_id)
-        properties = admin_properties(config, client_id=client_id)
-        settings: dict[str, Any] = {**properties, "error_cb": self._causes.note}
-        try:
-            self._own(AdminClient(settings, logger=log))
-        except KafkaException as error:
-            raise translate.stream_error(translate.of(error), "Admin") from error
+        self._open(AdminClient, admin_properties(config, client_id=client_id))
 
     def cluster(self, timeout: float = 10.0) -> Cluster:
         """Id and addresses of the brokers; the cheapest proof that Kafka answers."""
@@ -142,7 +168,7 @@ class Admin(Handle):
                 s.name,
                 num_partitions=s.partitions,
                 replication_factor=s.replication,
-                config=dict(s.config),
+                config=s.settings(),
             )
             for s in missing.values()
         ]
@@ -165,7 +191,7 @@ class Admin(Handle):
         found = self.describe([spec.name for spec in specs], timeout)
         mismatches: list[Mismatch] = []
         for spec in specs:
-            mismatches += _compare(spec, found.get(spec.name))
+            mismatches += spec.compare(found.get(spec.name))
         return mismatches
 
     def ensure(self, specs: Sequence[TopicSpec], timeout: float = 30.0) -> list[str]:
@@ -364,21 +390,3 @@ def mismatch_error(mismatches: Sequence[Mismatch]) -> TopicMismatch:
         "; ".join(str(mismatch) for mismatch in mismatches),
         hint="alter the topic, or use another queue or namespace",
     )
-
-
-def _compare(spec: TopicSpec, found: TopicInfo | None) -> list[Mismatch]:
-    if found is None:
-        return [Mismatch(spec.name, "the topic", "there", "missing")]
-    mismatches = []
-    many_are_fine = spec.may_grow and found.partitions > spec.partitions
-    if found.partitions != spec.partitions and not many_are_fine:
-        wanted = f"at least {spec.partitions}" if spec.may_grow else str(spec.partitions)
-        mismatches.append(Mismatch(spec.name, "partitions", wanted, str(found.partitions)))
-    if found.replication < spec.replication:
-        wanted = f"at least {spec.replication}"
-        mismatches.append(Mismatch(spec.name, "replication", wanted, str(found.replication)))
-    for key, value in spec.config.items():
-        there = found.config.get(key, "unset")
-        if there != value:
-            mismatches.append(Mismatch(spec.name, key, value, there))
-    return mismatches

@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from zkcoord.config import KafkaConfig
 from zkcoord.errors import ConfigError
-from zkcoord.kafka import translate
 from zkcoord.kafka.handle import Handle, log
 from zkcoord.kafka.options import admin_properties
 from zkcoord.kafka.record import Partition
@@ -50,14 +49,7 @@ class Ends(Handle):
         self._pending: dict[TopicPartition, Future[Any]] = {}
         self._next = 0.0
         self._latest: dict[Partition, int] = {}
-        settings: dict[str, Any] = {
-            **admin_properties(config, client_id=client_id),
-            "error_cb": self._causes.note,
-        }
-        try:
-            self._own(AdminClient(settings, logger=log))
-        except KafkaException as error:
-            raise translate.stream_error(translate.of(error), "Ends") from error
+        self._open(AdminClient, admin_properties(config, client_id=client_id))
 
     def latest(self) -> Mapping[Partition, int]:
         """The end offsets known so far; asks anew in the background when they are old."""

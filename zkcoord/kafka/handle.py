@@ -5,14 +5,48 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import time
 import weakref
+from collections.abc import Callable
 from typing import Any
+
+from confluent_kafka import KafkaException
 
 from zkcoord.config import KafkaConfig
 from zkcoord.errors import StreamClosed
-from zkcoord.kafka.translate import Causes
+from zkcoord.kafka import translate
+from zkcoord.kafka.options import Properties
 
 log = logging.getLogger("zkcoord.kafka")
+
+
+_SAME_S = 10.0
+_SAME_MAX = 64
+
+
+class Lines:
+    """The client's log lines, on the logger ``zkcoord.kafka``; the same line once in ten seconds.
+
+    A client that cannot connect says so a hundred times a second.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[str, float] = {}
+
+    def log(self, level: int, form: str, *values: object) -> None:
+        """What the client calls; `form` is a printf format."""
+        text = form % values if values else form
+        if not log.isEnabledFor(level):
+            return
+        key = translate.plain(text)
+        now = time.monotonic()
+        if now - self._said.get(key, -_SAME_S) < _SAME_S:
+            return
+        if len(self._said) >= _SAME_MAX:
+            self._said.clear()
+        self._said[key] = now
+        # Nothing of it stops us by itself: whoever is affected gets an error of ours.
+        log.log(min(level, logging.WARNING), "%s", text)
 
 
 class Handle:
@@ -26,12 +60,17 @@ class Handle:
     def __init__(self, config: KafkaConfig, client_id: str) -> None:
         self._bootstrap = config.bootstrap
         self._client_id = client_id
-        self._causes = Causes()
+        self._causes = translate.Causes()
         self._pid = os.getpid()
         self._native: Any = None
 
-    def _own(self, native: Any) -> Any:
-        """Take the native client into care."""
+    def _open(self, make: Callable[[dict[str, Any]], Any], properties: Properties) -> Any:
+        """Make the native client and take it into care. Raises ConfigError."""
+        settings = {**properties, "error_cb": self._causes.note, "logger": Lines()}
+        try:
+            native = make(settings)
+        except KafkaException as error:
+            raise translate.stream_error(translate.of(error), type(self).__name__) from error
         self._native = native
         _handles.add(self)
         return native

@@ -182,7 +182,7 @@ def producer_properties(
         properties["transactional.id"] = transactional_id
         # A crashed writer's open transaction hides everything behind it from readers for this long
         # unless a successor fences it first.
-        properties["transaction.timeout.ms"] = max(request, 10_000)
+        properties["transaction.timeout.ms"] = _milliseconds(config.delivery_timeout_s, 10_000)
     return properties | dict(config.librdkafka)
 
 

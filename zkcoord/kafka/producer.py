@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as Client
@@ -64,11 +64,7 @@ class Producer(Handle):
         self._unheard_error: StreamError | None = None
         self._wrapped_for: OnAck | None = None
         self._wrapped: Callable[[KafkaError | None, Message], None] = self._note_unheard
-        settings: dict[str, Any] = {**properties, "error_cb": self._causes.note, "logger": log}
-        try:
-            self._own(Client(settings))
-        except KafkaException as error:
-            raise translate.stream_error(translate.of(error), "Producer") from error
+        self._open(Client, properties)
 
     @property
     def failures(self) -> tuple[int, StreamError | None]:

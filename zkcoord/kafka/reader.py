@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -79,11 +79,7 @@ class Reader(Handle):
         self._at_end: set[Partition] = set()
         self._handles: dict[Partition, TopicPartition] = {}
         self._failures: list[ZkcoordError] = []
-        settings: dict[str, Any] = {**properties, "error_cb": self._causes.note}
-        try:
-            self._own(Client(settings, logger=log))
-        except KafkaException as error:
-            raise translate.stream_error(translate.of(error), "Reader") from error
+        self._open(Client, properties)
 
     def partitions(self, topic: str, timeout: float) -> list[int]:
         """Partition numbers of a topic.
