@@ -319,3 +319,41 @@ class AgentConfig:
             (0 <= self.grace_s <= 3600, "grace_s: must be within 0 and 3600"),
             (0 < self.report_s <= 10, "report_s: must be above 0 and at most 10"),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitterConfig:
+    """How a process submits tasks.
+
+    Attributes:
+        open_s: how long the first submission waits for ZooKeeper and Kafka.
+        submit_s: bound on one submission: pace, a full buffer and the broker's confirmation.
+        linger_s: wait this long to fill a batch; 0 sends at once, and batches form under load.
+        buffer_records, buffer_bytes: bounds on what the broker has not confirmed; beyond them
+            ``submit`` waits and ``submit_nowait`` raises ``BufferFull``.
+        waiting_max: tickets that may wait for a result at a time; beyond: ``BufferFull``.
+        source: the CloudEvents `source` of our records: who submits.
+    """
+
+    open_s: float = 15.0
+    submit_s: float = 30.0
+    linger_s: float = 0.0
+    buffer_records: int = 100_000
+    buffer_bytes: int = 64 * 1024 * 1024
+    waiting_max: int = 200_000
+    source: str = "/zkcoord"
+
+    def __post_init__(self) -> None:
+        _check(
+            "SubmitterConfig",
+            (0 < self.open_s <= 300, "open_s: must be within 0 and 300"),
+            (0 < self.submit_s <= 900, "submit_s: must be within 0 and 900"),
+            (0 <= self.linger_s <= 1, "linger_s: must be within 0 and 1"),
+            (1 <= self.buffer_records <= 10_000_000, "buffer_records: within 1 and 10000000"),
+            (
+                1_048_576 <= self.buffer_bytes <= 2**31 - 1,
+                "buffer_bytes: must be within 1 MiB and 2 GiB",
+            ),
+            (1 <= self.waiting_max <= 10_000_000, "waiting_max: must be within 1 and 10000000"),
+            (0 < len(self.source) <= 200, "source: must be 1 to 200 characters"),
+        )
