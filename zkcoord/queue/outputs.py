@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 
 from zkcoord.core.records import Headers
-from zkcoord.errors import BufferFull, StreamError, TaskTooLarge
+from zkcoord.errors import BufferFull, ProducerBroken, StreamError, TaskTooLarge
 from zkcoord.kafka import Producer
 
 log = logging.getLogger("zkcoord.queue")
@@ -62,7 +62,7 @@ class _Lane:
         "waiting",
     )
 
-    def __init__(self, outbox: Outbox, topic: str, partition: int) -> None:
+    def __init__(self, outbox: Outbox, topic: str, partition: int | None) -> None:
         self.outbox = outbox
         self.topic = topic
         self.partition = partition
@@ -90,7 +90,7 @@ class _Lane:
         if self.broken_at is None:
             if self.pause == 0.0:
                 log.warning(
-                    "output to %s [%d] failed, it and what follows will be sent again: %s",
+                    "output to %s [%s] failed, it and what follows will be sent again: %s",
                     self.topic,
                     self.partition,
                     error,
@@ -114,7 +114,7 @@ class Outbox:
         self._connect = connect
         self._producer = connect()
         self._records_max = records_max
-        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._lanes: dict[tuple[str, int | None], _Lane] = {}
         self._open: dict[int, int] = {}  # log offset -> records not acknowledged
         self._count = 0
         self._settled: list[int] = []
@@ -142,20 +142,24 @@ class Outbox:
     def send(
         self,
         topic: str,
-        partition: int,
+        partition: int | None,
         value: bytes,
         *,
         offset: int,
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """Send one record that belongs to the batch at log offset `offset`."""
+        """Send one record that belongs to the batch at log offset `offset`; -1: to none.
+
+        Without a partition the key chooses it; all such records of a topic are one lane.
+        """
         lane = self._lanes.get((topic, partition))
         if lane is None:
             lane = self._lanes[topic, partition] = _Lane(self, topic, partition)
         sent = _Sent(lane, offset, value, key, headers)
         lane.waiting.append(sent)
-        self._open[offset] = self._open.get(offset, 0) + 1
+        if offset >= 0:
+            self._open[offset] = self._open.get(offset, 0) + 1
         self._count += 1
         if lane.broken_at is None:
             self._hand_over(sent)
@@ -165,7 +169,10 @@ class Outbox:
 
         Waits up to `timeout` seconds for an acknowledgement.
         """
-        self._producer.poll(timeout)
+        try:
+            self._producer.poll(timeout)
+        except ProducerBroken as error:
+            self._rebuild(error)
         if self._backlog:
             backlog, self._backlog = self._backlog, deque()
             for sent in backlog:
@@ -178,7 +185,8 @@ class Outbox:
     def release(self, sent: _Sent) -> None:
         """A record is acknowledged and everything before it in its lane too."""
         self._count -= 1
-        self._close_one(sent.offset)
+        if sent.offset >= 0:
+            self._close_one(sent.offset)
 
     def close(self, timeout: float = 1.0) -> None:
         """Stop; what was handed over may still be delivered."""
@@ -218,8 +226,6 @@ class Outbox:
         lane.in_flight += 1
 
     def _mend(self) -> None:
-        if self._producer.fatal is not None:
-            self._rebuild()
         now = time.monotonic()
         broken, self.broken = self.broken, []
         for lane in broken:
@@ -233,9 +239,9 @@ class Outbox:
                 sent.round = lane.round
                 self._hand_over(sent)
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, error: ProducerBroken) -> None:
         """Replace a producer that cannot go on; every lane sends again all it keeps."""
-        log.warning("a new producer of outputs is made, the old one ended: %s", self._producer.fatal)
+        log.warning("a new producer of outputs is made, the old one ended: %s", error)
         self._producer.close(0.0)
         self._producer = self._connect()
         self._backlog.clear()

@@ -1,0 +1,217 @@
+"""Serve one queue for as long as the process lives: stand by, lead, stand by again.
+
+Servers that are away are waited for, with growing pauses and one message per cause. What no
+waiting can mend is an *incident*: the queue is not served any more by this process, the error is
+logged and kept in :attr:`Serving.failure`, and other queues of the process go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import closing
+
+from zkcoord.config import KafkaConfig, SchedulerConfig
+from zkcoord.errors import (
+    AccessDenied,
+    ConfigError,
+    DecodeError,
+    NodeMissing,
+    RecordsTrimmed,
+    SessionLost,
+    StaleTerm,
+    StreamDenied,
+    TopicMismatch,
+    ZkcoordError,
+)
+from zkcoord.queue.administration import check_queue, describe_queue, queue_path
+from zkcoord.queue.duty import Duty
+from zkcoord.queue.following import Follower
+from zkcoord.queue.leading import Ending, Leading
+from zkcoord.queue.takeover import take_over
+from zkcoord.recipes import Election, Lease
+from zkcoord.zk import Session
+
+log = logging.getLogger("zkcoord.queue")
+
+INCIDENTS = (
+    AccessDenied,
+    ConfigError,
+    DecodeError,
+    NodeMissing,
+    RecordsTrimmed,
+    StaleTerm,
+    StreamDenied,
+    TopicMismatch,
+)
+RETRY_S = 0.25
+RETRY_S_MAX = 5.0
+FOLLOW_S = 0.05
+"""How long a standby waits for the log before it looks whether it was elected."""
+RELEASE_S = 5.0
+CHECK_S = 15.0
+
+
+class Serving:
+    """One queue, served by one thread.
+
+    Attributes:
+        queue: its name.
+        state: ``connecting``, ``standby``, ``leading``, ``stopped`` or ``failed``.
+        term: of the present leadership, or None.
+        failure: the incident that ended it.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        *,
+        kafka: KafkaConfig,
+        connect: Callable[[], Session],
+        config: SchedulerConfig,
+        name: str,
+        stopping: threading.Event,
+    ) -> None:
+        self.queue = queue
+        self.state = "connecting"
+        self.term: int | None = None
+        self.failure: ZkcoordError | None = None
+        self._kafka = kafka
+        self._connect = connect
+        self._config = config
+        self._name = name
+        self._stopping = stopping
+        self._thread = threading.Thread(target=self.run, name=f"zkcoord-queue-{queue}")
+
+    def start(self) -> None:
+        """Serve in a thread."""
+        self._thread.start()
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait for the thread's end; whether it ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def run(self) -> None:
+        """Serve until the process stops or an incident."""
+        pause, told = RETRY_S, ""
+        while not self._stopping.is_set():
+            self.state = "connecting"
+            began = time.monotonic()
+            try:
+                self._serve()
+            except INCIDENTS as error:
+                log.error("queue %s is not served any more: %s", self.queue, error)  # noqa: TRY400
+                self.failure = error
+                self.state = "failed"
+                return
+            except ZkcoordError as error:
+                if str(error) != told:
+                    told = str(error)
+                    log.warning("queue %s waits: %s", self.queue, error)
+            except Exception as error:  # a bug must not end the service of other queues in silence
+                log.exception("queue %s: unexpected error", self.queue)
+                self.failure = ZkcoordError(f"queue {self.queue!r}: unexpected {error!r}")
+                self.failure.__cause__ = error
+                self.state = "failed"
+                return
+            if time.monotonic() - began > 30:  # it worked for a while: start afresh
+                pause, told = RETRY_S, ""
+            self._stopping.wait(pause)
+            pause = min(2 * pause, RETRY_S_MAX)
+        self.state = "stopped"
+
+    def _serve(self) -> None:
+        """One session: check, then stand by and lead in turn."""
+        with self._connect() as session:
+            description = describe_queue(session, self.queue)
+            duty = Duty(
+                description=description,
+                config=self._config,
+                kafka=self._kafka,
+                session=session,
+                name=self._name,
+                stopping=self._stopping.is_set,
+            )
+            with closing(duty.admin()) as admin:
+                check_queue(admin, description, timeout=CHECK_S)
+            while not self._stopping.is_set() and not session.lost.is_set():
+                follower = Follower.restore(duty)
+                try:
+                    self._stand_by(duty, follower)
+                finally:
+                    follower.close()
+
+    def _stand_by(self, duty: Duty, follower: Follower) -> None:
+        """Campaign, follow the log meanwhile, and lead when elected."""
+        election = Election(duty.session, "election", root=queue_path(self.queue))
+        future = election.campaign_future(data=self._name.encode())
+        self.state = "standby"
+        try:
+            if not self._await_election(duty, follower, future):
+                return
+            self._lead(duty, follower, future.result())
+        finally:
+            withdraw(future)
+
+    def _await_election(self, duty: Duty, follower: Follower, future: Future[Lease]) -> bool:
+        while not future.done():
+            if self._stopping.is_set():
+                return False
+            if duty.session.lost.is_set():
+                raise SessionLost(f"the session of queue {self.queue!r}'s scheduler is lost")
+            try:
+                follower.follow(FOLLOW_S)
+            except RecordsTrimmed as error:
+                log.info("queue %s: this standby fell behind the log's trim: %s", self.queue, error)
+                return False
+        return True
+
+    def _lead(self, duty: Duty, follower: Follower, lease: Lease) -> None:
+        self.term = lease.token
+        began = time.monotonic()
+        leading: Leading | None = None
+        ending = "failed"
+        try:
+            outcome = take_over(duty, follower, lease)
+            if isinstance(outcome, Ending):
+                ending = outcome.value
+                return
+            leading = outcome
+            self.state = "leading"
+            log.info(
+                "queue %s: leading as %s, term %d, taken over in %.3f s",
+                self.queue,
+                self._name,
+                lease.token,
+                time.monotonic() - began,
+            )
+            ending = leading.run().value
+        finally:
+            self.term = None
+            self.state = "standby"
+            lease.release(timeout=RELEASE_S)
+            log.info(
+                "queue %s: term %d ended: %s, after %.1f s",
+                self.queue,
+                lease.token,
+                ending,
+                time.monotonic() - began,
+            )
+            if leading is not None:
+                leading.close()
+
+
+def withdraw(future: Future[Lease]) -> None:
+    """Leave an election that was not won; a lease that comes all the same is released."""
+    if future.done() or future.cancel():
+        return
+    future.add_done_callback(_give_back)
+
+
+def _give_back(future: Future[Lease]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().release(timeout=RELEASE_S)
