@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from zkcoord.config import QueueConfig
-from zkcoord.errors import ConfigError, NodeExists, NodeMissing, TopicMismatch
+from zkcoord.errors import ConfigError, NodeExists, NodeMissing
 from zkcoord.kafka import Admin
 from zkcoord.queue import topics as queue_topics
 from zkcoord.queue.topics import NAMESPACE, Topics
@@ -174,10 +174,4 @@ def check_queue(admin: Admin, description: QueueDescription, *, timeout: float =
         TopicMismatch: lists everything that differs.
         BrokerUnavailable: no broker answered in time.
     """
-    wrong = queue_topics.check(admin, description.topics, timeout=timeout)
-    if wrong:
-        listed = "; ".join(f"{m.topic}: {m.what} is {m.found}, must be {m.wanted}" for m in wrong)
-        raise TopicMismatch(
-            f"the topics of queue {description.queue!r} cannot be relied on: {listed}",
-            hint=f"change them, or create what is missing: zkcoord queue create {description.queue}",
-        )
+    queue_topics.require(admin, description.topics, timeout=timeout)

@@ -42,6 +42,10 @@ class _Sent:
         self.acknowledged = False
         self.round = lane.round
 
+    def again(self) -> _Sent:
+        """The same record for the lane's next round."""
+        return _Sent(self.lane, self.offset, self.value, self.key, self.headers)
+
     def on_ack(self, _offset: int | None, error: StreamError | None) -> None:
         """Called by the producer, from its `poll`."""
         if self.round == self.lane.round:  # else it was sent again meanwhile
@@ -234,9 +238,10 @@ class Outbox:
                 continue
             lane.broken_at = None
             lane.round += 1
-            for sent in list(lane.waiting):
-                sent.acknowledged = False
-                sent.round = lane.round
+            # New objects, so that late news of the old sending is told apart.
+            again = [sent.again() for sent in lane.waiting]
+            lane.waiting = deque(again)
+            for sent in again:
                 self._hand_over(sent)
 
     def _rebuild(self, error: ProducerBroken) -> None:
