@@ -77,7 +77,7 @@ class Follower:
         replica = Replica(duty.queue, duty.description.config)
         position = read_position(table.pop(POSITION_KEY, None))
         if position is not None:
-            replica.restore(position, map(_read_task, table.values()))
+            replica.restore(position, map(read_task, table.values()))
         reader = LogReader(
             duty.kafka,
             duty.topics.log,
@@ -90,7 +90,9 @@ class Follower:
         try:
             for records in reader.read_to_end(max(0.0, deadline - time.monotonic())):
                 if duty.stopping():
-                    raise BrokerUnavailable(f"restoring queue {duty.queue!r} was given up: stopping")
+                    raise BrokerUnavailable(
+                        f"restoring queue {duty.queue!r} was given up: stopping"
+                    )
                 for record in records:
                     replica.feed(record.offset, record.value or b"")
         except BaseException:
@@ -137,7 +139,12 @@ def read_position(value: bytes | None) -> Position | None:
     return position
 
 
-def _read_task(value: bytes) -> KeptTask:
+def read_task(value: bytes) -> KeptTask:
+    """A task's record of the checkpoint topic.
+
+    Raises:
+        DecodeError: it cannot be read, or its version is not known.
+    """
     try:
         task = _decode_task(value)
     except msgspec.MsgspecError as error:
