@@ -16,6 +16,15 @@ def submission(task_id: str = "a", **more: Any) -> r.Submission:
     return r.Submission(task_id, "mail.send", 2, ORIGIN, b"{}", **more)
 
 
+def kept(task_id: str, *, phase: int = 0, attempt: int = 0, due: float = 0.0) -> r.KeptTask:
+    return r.KeptTask(
+        version=1, as_of=8, task=submission(task_id), order=1.0, priority=2, offset=1,
+        accepted=1001.0, phase=phase, due=due, attempt=attempt, failures=0, crashes=0,
+        partition=3, incarnation=77, fence=5, dispatched=1002.0, started=0.0, cancel=None,
+        asked=0.0,
+    )  # fmt: skip
+
+
 class Writer:
     """Writes log records as a leader would."""
 
@@ -130,10 +139,21 @@ def test_memory_is_bounded_and_ended_tasks_go_first() -> None:
 
 def test_a_checkpoint_gives_tasks_whose_beginning_was_trimmed() -> None:
     scan = LogScan(only="a")
-    scan.start_with([(submission("a"), 2), (submission("b"), 0)])
+    scan.start_with([kept("a", phase=1, attempt=2), kept("b")])
+    assert scan.tasks["a"].state == "running"
     Writer(scan).write(5, 9, r.Succeeded("a", 2, b"1", 1.0, 2.0))
     assert (scan.tasks["a"].task, scan.tasks["a"].state) == ("mail.send", "succeeded")
     assert list(scan.tasks) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "due", "state"),
+    [(0, 0.0, "pending"), (0, 2000.0, "waiting"), (1, 2000.0, "retrying")],
+)
+def test_states_of_kept_tasks(attempt: int, due: float, state: str) -> None:
+    scan = LogScan()
+    scan.start_with([kept("a", attempt=attempt, due=due)])
+    assert scan.tasks["a"].state == state
 
 
 @pytest.mark.parametrize(

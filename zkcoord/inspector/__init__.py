@@ -1,1 +1,159 @@
-"""One read API over ZooKeeper and Kafka, for the command line and for dashboards."""
+"""One read API over ZooKeeper and Kafka, for the command line and for dashboards.
+
+Nothing here writes, votes or takes part in a group: looking changes nothing.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from zkcoord.config import KafkaConfig, SessionConfig
+from zkcoord.inspector import contenders, dead, queues, tasks
+from zkcoord.inspector.servers import Servers
+from zkcoord.inspector.views import (
+    STATES,
+    TERMINAL,
+    AgentView,
+    ClassView,
+    ContenderView,
+    DeadView,
+    ElectionView,
+    FactView,
+    LockView,
+    QueueDetail,
+    QueueView,
+    TaskHistory,
+    TaskView,
+    TopicView,
+)
+
+__all__ = [
+    "STATES",
+    "TERMINAL",
+    "AgentView",
+    "ClassView",
+    "ContenderView",
+    "DeadView",
+    "ElectionView",
+    "FactView",
+    "Inspector",
+    "LockView",
+    "QueueDetail",
+    "QueueView",
+    "Servers",
+    "TaskHistory",
+    "TaskView",
+    "TopicView",
+]
+
+
+class Inspector:
+    """Looks at queues, agents, tasks, dead letters, locks and elections.
+
+    Connects when first needed: what only reads ZooKeeper never asks Kafka. Not thread-safe.
+
+    Args:
+        zookeeper: connect string with chroot; None when only Kafka is to be asked.
+        kafka: how to reach Kafka; None when only ZooKeeper is to be asked.
+        session_config: of the ZooKeeper session.
+
+    Every method raises EnsembleUnavailable or BrokerUnavailable when a server that it needs does
+    not answer in time, and ConfigError when nobody said where that server is.
+    """
+
+    def __init__(
+        self,
+        *,
+        zookeeper: str | None = None,
+        kafka: KafkaConfig | None = None,
+        session_config: SessionConfig | None = None,
+    ) -> None:
+        self.servers = Servers(zookeeper=zookeeper, kafka=kafka, session_config=session_config)
+
+    def queues(self) -> list[QueueView]:
+        """All queues, by name; asks ZooKeeper only."""
+        return queues.queues(self.servers)
+
+    def queue(self, name: str) -> QueueDetail:
+        """One queue with agents, topics and settings. Raises NodeMissing."""
+        return queues.detail(self.servers, name)
+
+    def agents(self, queue: str | None = None) -> list[AgentView]:
+        """The agents of one queue, or of all. Raises NodeMissing for a queue that is not there."""
+        if queue is not None:
+            queues.queue(self.servers, queue)
+            return queues.agents(self.servers.session, queue)
+        names = [view.name for view in self.queues()]
+        return [agent for name in names for agent in queues.agents(self.servers.session, name)]
+
+    def locks(self) -> list[LockView]:
+        """All locks under ``/locks``, free ones too."""
+        return contenders.locks(self.servers.session)
+
+    def lock(self, name: str) -> LockView:
+        """One lock; a name that was never used is a free lock."""
+        return contenders.lock(self.servers.session, name)
+
+    def elections(self) -> list[ElectionView]:
+        """All elections under ``/elections``, and those of the queues as ``queue/NAME``."""
+        session = self.servers.session
+        found = [
+            contenders.election(session, name)
+            for name in contenders.names(session, contenders.ELECTIONS)
+        ]
+        for view in self.queues():
+            standing = [view.leader] if view.leader else []
+            found.append(
+                ElectionView(
+                    name=f"queue/{view.name}",
+                    path=f"/queues/{view.name}/election",
+                    leader=standing[0] if standing else None,
+                    standbys=view.standbys,
+                )
+            )
+        return found
+
+    def election(self, name: str) -> ElectionView:
+        """One election; ``queue/NAME`` is that of a queue. Raises NodeMissing."""
+        session = self.servers.session
+        kind, _, queue = name.partition("/")
+        path = f"/queues/{queue}/election" if kind == "queue" and queue else None
+        return contenders.election(session, name, path)
+
+    def task(self, queue: str, task_id: str, *, timeout: float = 60.0) -> TaskHistory:
+        """A task and its history from the log. Raises NodeMissing when nothing mentions it."""
+        return tasks.history(self.servers, queue, task_id, timeout=timeout)
+
+    def task_end(
+        self, queue: str, task_id: str, *, wait: float, timeout: float = 60.0
+    ) -> TaskHistory:
+        """As :meth:`task`, waiting up to `wait` seconds for its end. Raises ResultTimeout."""
+        return tasks.wait_for_end(self.servers, queue, task_id, wait=wait, timeout=timeout)
+
+    def tasks(self, queue: str, *, timeout: float = 60.0) -> tuple[list[TaskView], int]:
+        """All tasks the log still knows, latest change last, and how many were left out."""
+        return tasks.tasks(self.servers, queue, timeout=timeout)
+
+    def dead_letters(self, queue: str, *, limit: int = 50, timeout: float = 30.0) -> list[DeadView]:
+        """The newest letters, newest first."""
+        return dead.letters(self.servers, queue, limit=limit, timeout=timeout)
+
+    def dead_letter(self, queue: str, which: str, *, timeout: float = 60.0) -> DeadView:
+        """One letter, by ``partition/offset`` or task id. Raises NodeMissing."""
+        return dead.letter(self.servers, queue, which, timeout=timeout)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.servers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

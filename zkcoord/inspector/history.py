@@ -24,6 +24,7 @@ from zkcoord.core.records import (
     Dispatched,
     Duplicate,
     Fact,
+    KeptTask,
     Priority,
     Rejected,
     Released,
@@ -34,6 +35,7 @@ from zkcoord.core.records import (
     Succeeded,
     Superseded,
 )
+from zkcoord.core.tasks import RUNNING
 from zkcoord.errors import DecodeError
 from zkcoord.inspector.views import FactView, TaskView
 
@@ -115,7 +117,7 @@ class LogScan:
             if self._needle is not None and self._needle not in value:
                 return True
             batch = _decode_batch(value)
-        except msgspec.DecodeError as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise DecodeError(
                 f"the log's record at offset {offset} is no batch: {error}"
             ) from error
@@ -123,13 +125,15 @@ class LogScan:
             self._apply(fact, batch.at, offset)
         return True
 
-    def start_with(self, tasks: Iterable[tuple[Submission, int]]) -> None:
-        """Know tasks of a checkpoint (submission, attempt) before the log's first record."""
-        for task, attempt in tasks:
-            if self._only in (None, task.id) and task.id not in self.tasks:
-                view = _new_view(task)
-                view.attempt = attempt
-                self.tasks[task.id] = view
+    def start_with(self, tasks: Iterable[KeptTask]) -> None:
+        """Know tasks of a checkpoint before the log's first record.
+
+        Facts that the log still has from before the checkpoint are folded again on top; what
+        comes out is the same, since facts carry resolved values.
+        """
+        for kept in tasks:
+            if self._only in (None, kept.task.id) and kept.task.id not in self.tasks:
+                self.tasks[kept.task.id] = _kept_view(kept)
 
     def _apply(self, fact: Fact, at: float, offset: int) -> None:
         task_id = fact.task.id if isinstance(fact, Accepted) else getattr(fact, "id", None)
@@ -174,6 +178,21 @@ def _new_view(task: Submission) -> TaskView:
         submitted=task.origin.timestamp,
         expires_at=task.expires_at,
     )
+
+
+def _kept_view(kept: KeptTask) -> TaskView:
+    view = _new_view(kept.task)
+    if kept.phase == RUNNING:
+        view.state = "running"
+    elif kept.due > kept.accepted:
+        view.state = "retrying" if kept.attempt else "waiting"
+    view.priority = _class(kept.priority)
+    view.accepted = view.changed = kept.accepted
+    view.due = kept.due
+    view.attempt = kept.attempt
+    view.started = kept.started
+    view.partition = kept.partition if kept.partition >= 0 else None
+    return view
 
 
 def _rejected_view(fact: Rejected) -> TaskView:
