@@ -1,0 +1,134 @@
+"""`zkcoord dead`: what could not be done, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkcoord_cli.options import inspected, json_option, timeout_option
+from zkcoord_cli.output import Output, pass_output, schema_name
+
+if TYPE_CHECKING:
+    from zkcoord.inspector import DeadView, Inspector
+
+READ_TIMEOUT = "How long the letters may take to read."
+
+
+@click.group(name="dead")
+def command() -> None:
+    """Look at dead letters: what could not be done, and why."""
+
+
+@command.command(name="list")
+@click.argument("queue")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="At most so many.")
+@click.option("--reason", metavar="WORD", help="Only those with this reason.")
+@timeout_option(30.0, READ_TIMEOUT)
+@json_option
+@inspected
+@pass_output
+def list_(
+    output: Output,
+    inspector: Inspector,
+    queue: str,
+    limit: int,
+    reason: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """List the newest dead letters of a queue, newest first.
+
+    \b
+    zkcoord dead list mail
+    zkcoord dead list mail --reason malformed --json
+    """
+    from zkcoord_cli.formats import ago
+
+    letters = inspector.dead_letters(queue, limit=limit, timeout=timeout)
+    letters = [letter for letter in letters if reason in (None, letter.reason)]
+    if as_json:
+        items = [_as_json(letter) for letter in letters]
+        output.json(schema_name("dead", "list"), {"queue": queue, "items": items})
+        return
+    output.table(
+        ("WHERE", "ID", "REASON", "TASK", "TRIES", "AGE", "ERROR"),
+        [
+            (
+                letter.where,
+                letter.id,
+                letter.reason,
+                letter.task,
+                letter.attempts,
+                ago(letter.died),
+                letter.error[:80],
+            )
+            for letter in letters
+        ],
+        right=("TRIES", "AGE"),
+        empty=f"queue {queue} has no dead letters",
+    )
+
+
+@command.command()
+@click.argument("queue")
+@click.argument("which", metavar="ID|PARTITION/OFFSET")
+@click.option("--raw", is_flag=True, help="Print the original value's bytes and nothing else.")
+@timeout_option(60.0, READ_TIMEOUT)
+@json_option
+@inspected
+@pass_output
+def show(
+    output: Output,
+    inspector: Inspector,
+    queue: str,
+    which: str,
+    raw: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Show one dead letter with its original bytes, by task id or by place.
+
+    \b
+    zkcoord dead show mail 0/17
+    zkcoord dead show mail 01K9V5 --raw > body.json
+    """
+    from zkcoord_cli.formats import moment, text_of
+
+    letter = inspector.dead_letter(queue, which, timeout=timeout)
+    if raw:
+        output.raw(letter.value or b"")
+        return
+    if as_json:
+        output.json(schema_name("dead", "show"), {"queue": queue, **_as_json(letter)})
+        return
+    output.fields(
+        [
+            ("id", letter.id),
+            ("task", letter.task),
+            ("reason", letter.reason),
+            ("error", letter.error),
+            ("attempts", letter.attempts),
+            ("submitted", moment(letter.submitted)),
+            ("given up", moment(letter.died)),
+            ("record was", letter.source),
+            ("letter is", letter.where),
+            ("key", text_of(letter.key)),
+            *((f"header {name}", text_of(value)) for name, value in letter.headers),
+            ("value", text_of(letter.value)),
+        ]
+    )
+    if letter.sha256:
+        output.note(f"cut: the value had {letter.size} bytes, sha256 {letter.sha256}")
+
+
+def _as_json(letter: DeadView) -> dict[str, Any]:
+    """The letter with bytes as base64, beside their text where they are UTF-8."""
+    import msgspec
+
+    document: dict[str, Any] = msgspec.to_builtins(letter)
+    try:
+        document["text"] = None if letter.value is None else letter.value.decode()
+    except UnicodeDecodeError:
+        document["text"] = None
+    return document

@@ -1,0 +1,50 @@
+"""How durations, moments and bytes look to people. Scripts read `--json`, which has the numbers."""
+
+from __future__ import annotations
+
+import time
+
+_UNITS = ((86400.0, "d", 3600.0, "h"), (3600.0, "h", 60.0, "m"), (60.0, "m", 1.0, "s"))
+
+
+def duration(seconds: float | None) -> str:
+    """``4m12s``, ``1.5s``, ``12ms``; ``-`` for None."""
+    if seconds is None:
+        return "-"
+    for size, unit, next_size, next_unit in _UNITS:
+        if seconds >= size:
+            whole = int(seconds // size)
+            rest = int((seconds - whole * size) // next_size)
+            return f"{whole}{unit}{rest:02d}{next_unit}"
+    if seconds >= 10:
+        return f"{seconds:.0f}s"
+    if seconds >= 1:
+        return f"{seconds:.1f}s"
+    return f"{seconds * 1000:.0f}ms" if seconds > 0 else "0s"
+
+
+def moment(at: float) -> str:
+    """Local date and time to the millisecond; ``-`` when unknown."""
+    if not at:
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) + f".{int(at * 1000) % 1000:03d}"
+
+
+def ago(at: float) -> str:
+    """How long ago `at` was; ``-`` when unknown."""
+    return duration(max(0.0, time.time() - at)) if at else "-"
+
+
+def rate(per_second: float) -> str:
+    """``12.5``, ``1200``."""
+    return f"{per_second:.0f}" if per_second >= 100 else f"{per_second:.1f}"
+
+
+def share(fraction: float) -> str:
+    """``0.63``, as thresholds are written."""
+    return f"{fraction:.2f}"
+
+
+def text_of(data: bytes | None) -> str:
+    """Bytes for a person: UTF-8 with what is none escaped; ``-`` for null."""
+    return "-" if data is None else data.decode("utf-8", "backslashreplace")
