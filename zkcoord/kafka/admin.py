@@ -242,8 +242,9 @@ class Admin(Handle):
         if not marks:
             return {}
         deadline = time.monotonic() + timeout
+        names = ", ".join(sorted({t for t, _ in offsets}))
         answers = self._ask(
-            f"trim {', '.join(sorted({t for t, _ in offsets}))}",
+            f"trim {names} (compacted topics cannot be trimmed)",
             deadline,
             lambda c, s: c.delete_records(marks, request_timeout=s, operation_timeout=s),
         )

@@ -131,6 +131,8 @@ def _common(config: KafkaConfig, client_id: str) -> Properties:
         "retry.backoff.max.ms": 1000,
         # 5 minutes by default: too slow to see new partitions and moved leaders.
         "topic.metadata.refresh.interval.ms": 30_000,
+        # How long a record for a topic that nobody knows waits for it to appear: 30 s by default.
+        "topic.metadata.propagation.max.ms": 5_000,
         "enable.metrics.push": False,
         "log.connection.close": False,
         **_security(config),
@@ -230,7 +232,7 @@ def reader_properties(
         "fetch.wait.max.ms": wait,
         "fetch.error.backoff.ms": 50,
         # How long a full queue delays the next fetch: 1000 ms by default.
-        "fetch.queue.backoff.ms": 5,
+        "fetch.queue.backoff.ms": 10,
         "queued.min.messages": prefetch_records,
         "queued.max.messages.kbytes": -(-prefetch_bytes // 1024),
         "fetch.message.max.bytes": min(prefetch_bytes, 1_048_576),

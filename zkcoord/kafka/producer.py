@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as Client
 
 from zkcoord.config import KafkaConfig
-from zkcoord.errors import BufferFull, ProducerBroken, StreamError
-from zkcoord.kafka import translate
+from zkcoord.errors import BufferFull, StreamError
+from zkcoord.kafka import codes, translate
 from zkcoord.kafka.handle import Handle, log
 from zkcoord.kafka.options import producer_properties
 from zkcoord.kafka.record import RECORD_BYTES_MAX, Headers, OnAck
 
 _CLOSE_GRACE_S = 1.0
+_LOOK_S = 1.0
+
+Delivered: TypeAlias = Callable[[KafkaError | None, Message], None]
 
 
 class Producer(Handle):
     """Sends records: in order per partition, ``acks=all``, no duplicates by its own retries.
 
-    Not for several threads at once, except that one may `poll` while another sends.
+    Any thread may send. Transactions are for one thread at a time.
     Acknowledgements are delivered inside `poll`, `flush` and `close`, in the calling thread; an
     exception that an `on_ack` raises comes out of that call.
 
@@ -60,10 +64,12 @@ class Producer(Handle):
             transactional_id=transactional_id,
         )
         self._record_bytes_max = record_bytes_max
+        self._look_again = 0.0
         self._unheard = 0
         self._unheard_error: StreamError | None = None
-        self._wrapped_for: OnAck | None = None
-        self._wrapped: Callable[[KafkaError | None, Message], None] = self._note_unheard
+        # The callback of the last `on_ack`, kept because the records of a batch share theirs; one
+        # tuple, so that two sending threads cannot mix them up.
+        self._last: tuple[OnAck | None, Delivered] = (None, self._note_unheard)
         self._open(Client, properties)
 
     @property
@@ -86,7 +92,10 @@ class Producer(Handle):
         partition: int | None = None,
         on_ack: OnAck | None = None,
     ) -> None:
-        """Queue one record for sending; never blocks.
+        """Queue one record for sending; does not block.
+
+        Except once: for a partition that was added since the client last looked, it looks again,
+        for at most a second and at most once a second.
 
         `on_ack(offset, None)` or `on_ack(None, error)` is called once, from poll, flush or close.
         Give the same `on_ack` to the records of a batch: a new one costs an allocation. The error
@@ -95,34 +104,38 @@ class Producer(Handle):
         Raises:
             BufferFull: poll, wait and try again.
             TaskTooLarge: the record exceeds `record_bytes_max`.
+            TopicMismatch: the topic has no such partition. (A missing topic shows in `on_ack`.)
             ProducerBroken, WriterFenced: this producer is finished; open a new one.
             StreamClosed: after close, or in a forked child.
         """
         client = self._use()
-        if on_ack is not self._wrapped_for:
-            self._wrapped_for = on_ack
-            self._wrapped = self._note_unheard if on_ack is None else self._wrap(on_ack)
+        last = self._last
+        if on_ack is not last[0]:
+            last = (on_ack, self._note_unheard if on_ack is None else self._wrap(on_ack))
+            self._last = last
+        to = -1 if partition is None else partition
         try:
-            client.produce(
-                topic,
-                value,
-                key,
-                -1 if partition is None else partition,
-                self._wrapped,
-                headers=headers,
-            )
+            try:
+                client.produce(topic, value, key, to, last[1], headers=headers)
+            except KafkaException as error:
+                if translate.of(error).code() != codes.UNKNOWN_PARTITION or not self._look(topic):
+                    raise
+                client.produce(topic, value, key, to, last[1], headers=headers)
         except BufferError as error:
-            self._raise_if_broken()
+            self._raise_if_broken(error)
             raise BufferFull(
                 f"Producer {self._client_id!r}: the send buffer is full"
                 f" ({len(client)} records wait for acknowledgement)",
                 hint="slow down, or raise buffer_records and buffer_bytes",
             ) from error
         except KafkaException as error:
+            self._raise_if_broken(error)
             reason = translate.of(error)
             what = f"record of {_size(key, value, headers)} bytes for topic {topic!r}"
-            if reason.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            if reason.code() == codes.LARGE:
                 what += f" (at most {self._record_bytes_max})"
+            elif reason.code() == codes.UNKNOWN_PARTITION:
+                what += f" partition {to}"
             raise translate.publish_error(reason, what, self._causes) from error
 
     def poll(self, timeout: float = 0.0) -> int:
@@ -197,6 +210,18 @@ class Producer(Handle):
     ) -> None:
         self.close()
 
+    def _look(self, topic: str) -> bool:
+        """Have the client learn of new partitions; False when it was asked just now."""
+        now = time.monotonic()
+        if now < self._look_again:
+            return False
+        self._look_again = now + _LOOK_S
+        try:
+            self._use().list_topics(topic, timeout=_LOOK_S)
+        except KafkaException as error:
+            log.debug("producer %s: metadata of %s: %s", self._client_id, topic, error)
+        return True
+
     def _transact(self, call: str, *arguments: float) -> None:
         client = self._use()
         what = f"{call.replace('_', ' ')} of {self._client_id!r}"
@@ -205,6 +230,7 @@ class Producer(Handle):
         except KafkaException as error:
             reason = translate.of(error)
             self._serve_callbacks()
+            self._raise_if_broken(error)
             failure = translate.stream_error(reason, what, self._causes)
             if reason.txn_requires_abort() and not reason.fatal():
                 self._abort_quietly(*arguments)
@@ -220,12 +246,12 @@ class Producer(Handle):
         """Let the client tell causes it has not told yet."""
         self._use().poll(0)
 
-    def _raise_if_broken(self) -> None:
+    def _raise_if_broken(self, cause: BaseException | None = None) -> None:
         fatal = self._causes.fatal
         if fatal is not None:
-            raise translate.publish_error(fatal, f"Producer {self._client_id!r}")
+            raise translate.publish_error(fatal, f"Producer {self._client_id!r}") from cause
 
-    def _wrap(self, on_ack: OnAck) -> Callable[[KafkaError | None, Message], None]:
+    def _wrap(self, on_ack: OnAck) -> Delivered:
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 on_ack(message.offset(), None)
@@ -240,11 +266,11 @@ class Producer(Handle):
             self._unheard_error = self._failure(error, message)
 
     def _failure(self, error: KafkaError, message: Message) -> StreamError:
-        what = f"record for topic {message.topic()!r} partition {message.partition()}"
-        failure = translate.publish_error(error, what, self._causes)
-        if self._causes.fatal is not None and not isinstance(failure, (ProducerBroken,)):
-            failure = translate.publish_error(self._causes.fatal, what, self._causes)
-        return failure
+        what = f"record for topic {message.topic()!r}"
+        if message.partition() is not None:
+            what += f" partition {message.partition()}"
+        # After a fatal error the records behind it say only "purged".
+        return translate.publish_error(self._causes.fatal or error, what, self._causes)
 
 
 def _size(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:

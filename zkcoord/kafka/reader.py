@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -79,10 +80,11 @@ class Reader(Handle):
         self._at_end: set[Partition] = set()
         self._handles: dict[Partition, TopicPartition] = {}
         self._failures: list[ZkcoordError] = []
+        self._held: deque[Any] = deque()
         self._open(Client, properties)
 
     def partitions(self, topic: str, timeout: float) -> list[int]:
-        """Partition numbers of a topic.
+        """Partition numbers of a topic, asked from a broker.
 
         Raises:
             TopicMismatch: there is no such topic.
@@ -102,7 +104,8 @@ class Reader(Handle):
         """Read exactly these partitions, from these offsets on (or BEGINNING, END).
 
         Replaces an earlier assignment and drops what was prefetched. No network: a missing topic
-        shows in `read`.
+        shows in `read`. For a partition that was added a moment ago call `partitions` first, or
+        the client may take ten seconds to notice it.
         """
         client = self._use()
         try:
@@ -119,6 +122,7 @@ class Reader(Handle):
         self._known_ends = {k: end for k, end in self._known_ends.items() if k in positions}
         self._at_end.clear()
         self._failures.clear()
+        self._held.clear()
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on from `offset` in one of the assigned partitions.
@@ -135,21 +139,21 @@ class Reader(Handle):
 
         Raises:
             RecordsTrimmed: the record at the position was deleted (or the position lies beyond the
-                end, after records were lost). The partition stands still until `seek`.
+                end, after records were lost). Raised again until `seek` or `assign`.
             TopicMismatch, StreamDenied: the topic is missing or may not be read.
         """
         client = self._use()
         if self._failures:
-            raise self._failures.pop(0)
+            raise self._failure()
         # consume(n, t) waits for n messages or the whole t; poll returns with the first.
-        first = client.poll(timeout)
+        first = self._held.popleft() if self._held else client.poll(timeout)
         if first is None:
             return []
-        messages = [first, *client.consume(limit - 1, 0)] if limit > 1 else [first]
+        more = [] if limit == 1 or self._held else client.consume(limit - 1, 0)
         records: list[Record] = []
         add = records.append
         positions = self._positions
-        for message in messages:
+        for message in (first, *more):
             error = message.error()
             if error is not None:
                 self._met(error, message)
@@ -171,7 +175,7 @@ class Reader(Handle):
         if records and self._at_end:
             self._at_end.difference_update({(r.topic, r.partition) for r in records})
         if self._failures and not records:
-            raise self._failures.pop(0)
+            raise self._failure()
         return records
 
     def positions(self) -> dict[Partition, int]:
@@ -240,6 +244,13 @@ class Reader(Handle):
     ) -> None:
         self.close()
 
+    def _failure(self) -> ZkcoordError:
+        """The oldest failure. A hole stays until `seek`: trying again must not read past it."""
+        failure = self._failures[0]
+        if not isinstance(failure, RecordsTrimmed):
+            del self._failures[0]
+        return failure
+
     def _watermarks(self, timeout: float) -> dict[Partition, tuple[int, int]]:
         client = self._use()
         deadline = time.monotonic() + timeout
@@ -288,8 +299,10 @@ class Reader(Handle):
 
     def _translated(self, error: KafkaException, what: str) -> ZkcoordError:
         client = self._use()
-        if not self._positions:
-            client.poll(0)  # only poll tells causes, and with nothing assigned it yields no record
+        # Only poll lets the client tell its causes; what else it yields is kept for `read`.
+        message = client.poll(0)
+        if message is not None:
+            self._held.append(message)
         what = f"{what} at {self._bootstrap}"
         return translate.stream_error(translate.of(error), what, self._causes)
 
