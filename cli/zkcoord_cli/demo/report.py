@@ -37,6 +37,11 @@ class Story:
     finished: float = 0.0
     _ready: float | None = None
 
+    @property
+    def running(self) -> bool:
+        """Whether an attempt is with an agent."""
+        return not self.terminals and self._ready is None
+
     def ready(self, at: float) -> None:
         """The task could start from `at` on."""
         self._ready = at
@@ -60,13 +65,10 @@ class History:
     superseded: int = 0
 
 
-def read(batches: Iterable[r.Batch]) -> History:
-    """Fold the batches of a log, void ones left out, into what the report needs."""
-    history = History()
-    for batch in batches:
-        for fact in batch.facts:
-            _tell(history, batch, fact)
-    return history
+def tell(history: History, batch: r.Batch) -> None:
+    """Fold one batch, which must not be void."""
+    for fact in batch.facts:
+        _tell(history, batch, fact)
 
 
 def _tell(history: History, batch: r.Batch, fact: r.Fact) -> None:
