@@ -23,7 +23,16 @@ class ScriptedProducer:
         self.room = 1000
         self.closed = False
 
-    def send(self, topic, value, *, key=None, headers=None, partition=None, on_ack=None) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        partition: int,
+        on_ack: Any,
+        key: Any = None,
+        headers: Any = None,
+    ) -> None:
         if self.broken is not None:
             raise self.broken
         if len(self.pending) >= self.room:
@@ -78,7 +87,9 @@ def sent(producer: ScriptedProducer, partition: int = 0) -> list[bytes]:
     return [value for _, p, value in producer.wire if p == partition]
 
 
-def test_a_batch_is_settled_when_its_last_record_is_acknowledged(outbox, producers) -> None:
+def test_a_batch_is_settled_when_its_last_record_is_acknowledged(
+    outbox: Outbox, producers: list[ScriptedProducer]
+) -> None:
     outbox.send("inbox", 0, b"a", offset=7)
     outbox.send("inbox", 1, b"b", offset=7)
     outbox.send("inbox", 1, b"c", offset=8)
@@ -91,7 +102,9 @@ def test_a_batch_is_settled_when_its_last_record_is_acknowledged(outbox, produce
     assert outbox.unacknowledged == 0
 
 
-def test_a_held_batch_is_not_settled_before_all_of_it_was_handed_in(outbox, producers) -> None:
+def test_a_held_batch_is_not_settled_before_all_of_it_was_handed_in(
+    outbox: Outbox, producers: list[ScriptedProducer]
+) -> None:
     outbox.hold(7)
     outbox.send("inbox", 0, b"a", offset=7)
     producers[0].ack()
@@ -101,7 +114,7 @@ def test_a_held_batch_is_not_settled_before_all_of_it_was_handed_in(outbox, prod
 
 
 def test_what_failed_is_sent_again_with_all_that_follows_it_and_nothing_else(
-    outbox, producers
+    outbox: Outbox, producers: list[ScriptedProducer]
 ) -> None:
     for value in (b"a", b"b", b"c"):
         outbox.send("inbox", 0, value, offset=1)
@@ -110,7 +123,9 @@ def test_what_failed_is_sent_again_with_all_that_follows_it_and_nothing_else(
     producer.ack()
     producer.fail()
     assert outbox.serve() == []
-    assert sent(producer) == [b"a", b"b", b"c"], "c is in flight: nothing is sent before it is known"
+    assert sent(producer) == [b"a", b"b", b"c"], (
+        "c is in flight: nothing is sent before it is known"
+    )
     producer.ack(2)
     outbox.serve()
     assert sent(producer) == [b"a", b"b", b"c", b"b", b"c"]
@@ -121,7 +136,9 @@ def test_what_failed_is_sent_again_with_all_that_follows_it_and_nothing_else(
     assert outbox.serve() == [1]
 
 
-def test_records_for_a_broken_lane_wait_their_turn(outbox, producers) -> None:
+def test_records_for_a_broken_lane_wait_their_turn(
+    outbox: Outbox, producers: list[ScriptedProducer]
+) -> None:
     outbox.send("inbox", 0, b"a", offset=1)
     outbox.send("inbox", 0, b"b", offset=1)
     (producer,) = producers
@@ -136,7 +153,9 @@ def test_records_for_a_broken_lane_wait_their_turn(outbox, producers) -> None:
     assert outbox.serve() == [1, 2]
 
 
-def test_a_full_buffer_delays_and_keeps_the_order(outbox, producers) -> None:
+def test_a_full_buffer_delays_and_keeps_the_order(
+    outbox: Outbox, producers: list[ScriptedProducer]
+) -> None:
     (producer,) = producers
     producer.room = 1
     for value in (b"a", b"b", b"c"):
@@ -145,11 +164,13 @@ def test_a_full_buffer_delays_and_keeps_the_order(outbox, producers) -> None:
         producer.ack()
         settled = outbox.serve()
     assert sent(producer) == [b"a", b"b", b"c"]
-    assert settled == [] or settled == [1]
+    assert settled in ([], [1])
     assert outbox.serve() + settled == [1]
 
 
-def test_a_broken_producer_is_replaced_and_everything_is_sent_again(outbox, producers) -> None:
+def test_a_broken_producer_is_replaced_and_everything_is_sent_again(
+    outbox: Outbox, producers: list[ScriptedProducer]
+) -> None:
     outbox.send("inbox", 0, b"a", offset=1)
     outbox.send("inbox", 1, b"b", offset=1)
     first = producers[0]
@@ -168,13 +189,15 @@ def test_a_broken_producer_is_replaced_and_everything_is_sent_again(outbox, prod
     assert outbox.serve() == [1, 2]
 
 
-def test_a_record_that_can_never_be_sent_does_not_stop_the_queue(outbox, producers, caplog) -> None:
+def test_a_record_that_can_never_be_sent_does_not_stop_the_queue(
+    outbox: Outbox, producers: list[ScriptedProducer], caplog: pytest.LogCaptureFixture
+) -> None:
     outbox.send("results", 0, b"huge", offset=1)
     assert outbox.serve() == [1]
     assert "dropped" in caplog.text
 
 
-def test_it_says_when_it_is_full(outbox, producers) -> None:
+def test_it_says_when_it_is_full(outbox: Outbox, producers: list[ScriptedProducer]) -> None:
     for number in range(10):
         assert not outbox.is_full
         outbox.send("inbox", 0, b"x", offset=number)

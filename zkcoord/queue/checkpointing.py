@@ -107,7 +107,6 @@ class Checkpointing:
                 while (batches := self._take()) is not None:
                     self._write(writer, batches)
                     pause, complained = RETRY_S, False
-                return
             except WriterFenced as error:
                 if not self._may_write():
                     log.info("checkpoint of queue %s belongs to a newer leader", self._queue)
@@ -120,7 +119,8 @@ class Checkpointing:
             finally:
                 writer.close(0.5)
             with self._wake:
-                self._wake.wait_for(lambda: self._stopping, pause)
+                if self._wake.wait_for(lambda: self._stopping, pause):
+                    return
             pause = min(2 * pause, RETRY_S_MAX)
             if not self._may_write():
                 return

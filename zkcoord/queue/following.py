@@ -89,10 +89,7 @@ class Follower:
         follower = cls(replica, reader)
         try:
             for records in reader.read_to_end(max(0.0, deadline - time.monotonic())):
-                if duty.stopping():
-                    raise BrokerUnavailable(
-                        f"restoring queue {duty.queue!r} was given up: stopping"
-                    )
+                _go_on(duty)
                 for record in records:
                     replica.feed(record.offset, record.value or b"")
         except BaseException:
@@ -121,6 +118,11 @@ class Follower:
     def close(self) -> None:
         """Free the reader."""
         self.reader.close()
+
+
+def _go_on(duty: Duty) -> None:
+    if duty.stopping():
+        raise BrokerUnavailable(f"restoring queue {duty.queue!r} was given up: stopping")
 
 
 def read_position(value: bytes | None) -> Position | None:

@@ -98,13 +98,14 @@ class Intake:
         return critical, high, normal, low
 
     def note_ends(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Tell the readers what the brokers' end offsets are; keeps :meth:`unread` honest for
-        classes that are not polled."""
+        """Tell the readers the brokers' end offsets: classes not polled do not learn of them."""
         for source in CLASSES:
             topic = topic_of(self._topics, source)
             self._readers[source].note_ends({p: e for p, e in ends.items() if p[0] == topic})
 
-    def grow(self, partitions: Mapping[Source, int], positions: Mapping[tuple[int, int], int]) -> None:
+    def grow(
+        self, partitions: Mapping[Source, int], positions: Mapping[tuple[int, int], int]
+    ) -> None:
         """Read partitions that were added to the topics."""
         for source, count in partitions.items():
             if count <= self._partitions[source]:

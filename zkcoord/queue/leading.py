@@ -142,8 +142,7 @@ class Leading:
         fresh = self._take_inputs()
         now = time.monotonic()
         if fresh or changed or self._inputs.size or now >= self._next_timer:
-            self._decide(now)
-            if leader.in_flight is not None:
+            if self._decide(now):
                 self._active = now
                 return
         self._upkeep.tick(leader, self._intake, self._now)
@@ -151,7 +150,8 @@ class Leading:
         # Nothing under way: whatever the log brings now is another leader's.
         self._follow(self._idle_wait(now))
 
-    def _decide(self, began: float) -> None:
+    def _decide(self, began: float) -> bool:
+        """Decide and append; whether there was anything to decide."""
         leader = self._leader
         self._now = max(self._now, time.time())
         size = self._inputs.size
@@ -166,6 +166,7 @@ class Leading:
             self._budget = round(
                 min(BUDGET_MAX, max(BUDGET_MIN, 0.8 * self._budget + 0.2 * fitting))
             )
+        return value is not None
 
     def _serve(self) -> None:
         self._appending.serve()

@@ -144,4 +144,3 @@ class Publication:
 def differs(old: Pressure, new: Pressure) -> bool:
     """Whether anything but the time changed."""
     return msgspec.structs.replace(old, at=0.0) != msgspec.structs.replace(new, at=0.0)
-

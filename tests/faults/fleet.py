@@ -1,0 +1,191 @@
+"""Processes of one queue under test: schedulers and agents on a stack of real servers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from zkcoord.config import KafkaConfig, QueueConfig
+from zkcoord.kafka import Admin, Producer
+from zkcoord.queue.administration import QueueDescription, create_queue, queue_path
+from zkcoord.zk import Session
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def wait_for(what: str, holds: Callable[[], Any], timeout: float = 30.0) -> Any:
+    """Wait until `holds()` is true and return it; fail with `what` after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = holds()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:g} s: {what}")
+        time.sleep(0.02)
+
+
+class Process:
+    """A child process with its log file."""
+
+    def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        with self.log.open("ab") as out:
+            self.child = subprocess.Popen(
+                [sys.executable, "-m", *arguments], cwd=ROOT, stdout=out, stderr=out
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self.child.poll() is None
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def send(self, number: signal.Signals) -> None:
+        self.child.send_signal(number)
+
+    def kill(self) -> None:
+        if self.alive:
+            self.send(signal.SIGKILL)
+        self.child.wait(10)
+
+    def pause(self) -> None:
+        self.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.send(signal.SIGCONT)
+
+    def stop(self, timeout: float = 20.0) -> int:
+        if self.alive:
+            self.send(signal.SIGTERM)
+        return self.child.wait(timeout)
+
+
+class Fleet:
+    """One queue, its schedulers and agents."""
+
+    def __init__(self, kafka: str, zookeeper: str, queue: str, folder: Path) -> None:
+        self.kafka = kafka
+        self.zookeeper = zookeeper
+        self.queue = queue
+        self.folder = folder
+        self.description = QueueDescription(queue=queue)
+        self.schedulers: dict[str, Process] = {}
+        self.agents: dict[str, Process] = {}
+        self._count = 0
+
+    # --- set-up ---------------------------------------------------------------------------------
+
+    def create(self, config: QueueConfig | None = None) -> QueueDescription:
+        self.description = QueueDescription(queue=self.queue, config=config or QueueConfig())
+        with Session(self.zookeeper) as session, Admin(self.kafka_config) as admin:
+            return create_queue(session, admin, self.description)
+
+    @property
+    def kafka_config(self) -> KafkaConfig:
+        return KafkaConfig(bootstrap=self.kafka)
+
+    def add_scheduler(self, name: str = "", *options: str) -> Process:
+        name = name or self._name("scheduler")
+        arguments = ["tests.faults.programs.scheduler", self.queue, "--name", name, *options]
+        process = Process(name, [*arguments, *self._servers()], self.folder)
+        self.schedulers[name] = process
+        return process
+
+    def add_agent(self, name: str = "", *options: str) -> Process:
+        name = name or self._name("agent")
+        ledger = str(self.folder / f"{name}.ledger")
+        arguments = ["tests.faults.programs.agent", self.queue, "--ledger", ledger, *options]
+        process = Process(name, [*arguments, *self._servers()], self.folder)
+        self.agents[name] = process
+        return process
+
+    def close(self) -> None:
+        for process in [*self.schedulers.values(), *self.agents.values()]:
+            if process.alive:
+                process.resume()
+            process.kill()
+
+    # --- what goes on ---------------------------------------------------------------------------
+
+    def leader(self, timeout: float = 30.0) -> Process:
+        """The scheduler that leads now, by its own word; waits for one."""
+
+        def leading() -> Process | None:
+            for process in self.schedulers.values():
+                if process.alive and _last_word(process.text()) == "leading":
+                    return process
+            return None
+
+        return wait_for(f"a leader of {self.queue}; {self.logs()}", leading, timeout)
+
+    def term_of(self, process: Process) -> int:
+        """The last term that the scheduler led."""
+        return int(re.findall(r"leading as \S+, term (\d+)", process.text())[-1])
+
+    def submit(
+        self, count: int, *, seconds: float = 0.0, priority: str = "normal", prefix: str = "t"
+    ) -> list[str]:
+        """Submit naps as a foreign producer does: raw JSON with an id header."""
+        ids = [f"{prefix}-{n}" for n in range(count)]
+        body = msgspec.json.encode({"task": "nap", "kwargs": {"seconds": seconds}})
+        topic = getattr(self.description.topics, priority)
+        with Producer(self.kafka_config, client_id="test", linger_s=0.005) as producer:
+            for task_id in ids:
+                headers = [("ce_id", task_id.encode()), ("ce_specversion", b"1.0")]
+                headers += [("ce_source", b"/test"), ("ce_type", b"zkcoord.task.submit.v1")]
+                producer.send(topic, body, headers=headers)
+            assert producer.flush(30) == 0
+        return ids
+
+    def ledgers(self) -> list[dict[str, Any]]:
+        """All lines of all agents' ledgers."""
+        lines = []
+        for path in sorted(self.folder.glob("*.ledger")):
+            lines += [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+        return lines
+
+    def logs(self) -> str:
+        """The tails of all processes' logs, for messages of failed tests."""
+        return "\n".join(
+            f"--- {p.name}\n" + "\n".join(p.text().splitlines()[-15:])
+            for p in [*self.schedulers.values(), *self.agents.values()]
+        )
+
+    def _servers(self) -> list[str]:
+        return ["--kafka", self.kafka, "--zookeeper", self.zookeeper]
+
+    def _name(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind}-{self._count}-{os.getpid()}"
+
+    @property
+    def election(self) -> str:
+        return queue_path(self.queue) + "/election"
+
+
+def _last_word(text: str) -> str:
+    found = re.findall(r"queue \S+: (leading) as|queue \S+: term \d+ (ended)", text)
+    return "".join(found[-1]) if found else ""
+
+
+@contextmanager
+def fleet(kafka: str, zookeeper: str, queue: str, folder: Path) -> Iterator[Fleet]:
+    """A fleet whose processes are gone at the end."""
+    made = Fleet(kafka, zookeeper, queue, folder)
+    try:
+        yield made
+    finally:
+        made.close()
