@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
