@@ -41,9 +41,10 @@ log = logging.getLogger("zkcoord.queue")
 READ_LIMIT = 200
 LOG_WAIT_S = 0.002
 """For the batch under way: the read ends when it arrives; this bounds the wait for the rest."""
-IDLE_WAIT_S = 0.0005
+IDLE_WAIT_S = 0.001
 IDLE_WAIT_S_MAX = 0.004
-"""Idle, inputs are looked at this often; the wait grows from the lower to the upper bound."""
+"""Idle, inputs are looked at this often; the wait grows from the lower to the upper bound. The
+client knows no time below a millisecond. Measured: 5 % of a core at the lower, 1.8 % at the upper."""
 CYCLE_S = 0.005
 BUDGET_MIN = 64
 BUDGET_MAX = 2000
@@ -141,10 +142,10 @@ class Leading:
             return
         fresh = self._take_inputs()
         now = time.monotonic()
-        if fresh or changed or self._inputs.size or now >= self._next_timer:
-            if self._decide(now):
-                self._active = now
-                return
+        wanted = fresh or changed or self._inputs.size or now >= self._next_timer
+        if wanted and self._decide(now):
+            self._active = now
+            return
         self._upkeep.tick(leader, self._intake, self._now)
         self._delivery.send(leader.reminders(self._now))
         # Nothing under way: whatever the log brings now is another leader's.
@@ -210,7 +211,7 @@ class Leading:
 
     def _idle_wait(self, now: float) -> float:
         idle = now - self._active
-        return min(max(IDLE_WAIT_S, idle / 8), IDLE_WAIT_S_MAX, max(0.0, self._next_timer - now))
+        return max(IDLE_WAIT_S, min(idle / 8, IDLE_WAIT_S_MAX, self._next_timer - now))
 
     def _finish(self) -> None:
         """Let the batch under way land and its outputs go out, within bounds."""

@@ -30,7 +30,7 @@ def main() -> None:
         await asyncio.sleep(seconds)
         return answer
 
-    @queue.task(attempts=2, timeout=60, delay=0.05)
+    @queue.task(attempts=2, timeout=60, retry=0.05)
     async def fail() -> None:
         raise ValueError("on purpose")
 
