@@ -39,8 +39,8 @@ class Queue:
         kafka: bootstrap servers (``host:port,…``) or a :class:`~zkcoord.config.KafkaConfig`.
         zookeeper: connect string (``host:port,…/chroot``).
         namespace: prefix of the queue's topics.
-        session: how its ZooKeeper session behaves, or a started session to share: that one is
-            never closed here, and when it is lost the queue's pressure stays unknown.
+        session: how its ZooKeeper session behaves, or a started session to share, which is never
+            closed here.
         config: bounds of the submitting side.
 
     Raises:
@@ -190,13 +190,7 @@ class Queue:
         with self._lock:
             self._check_usable()
             if self._submitter is None:
-                self._submitter = Submitter(
-                    self.name,
-                    self.kafka,
-                    self._config,
-                    connect=self._connect,
-                    owns_session=self._shared_session is None,
-                )
+                self._submitter = self._open()
                 self._pid = os.getpid()
             return self._submitter
 
@@ -249,12 +243,21 @@ class Queue:
                 hint="use it for the first time in the child, or make a new Queue there",
             )
 
-    def _connect(self) -> Session:
-        if self._shared_session is not None:
-            return self._shared_session
-        session = Session(self.zookeeper, config=self.session_config)
-        session.start()
-        return session
+    def _open(self) -> Submitter:
+        shared = self._shared_session
+        if shared is not None:
+            return Submitter(
+                self.name, self.kafka, self._config, session=shared, owns_session=False
+            )
+        session = Session(self.zookeeper, config=self.session_config, name=f"submit-{self.name}")
+        session.start(self._config.open_s)
+        try:
+            return Submitter(
+                self.name, self.kafka, self._config, session=session, owns_session=True
+            )
+        except BaseException:
+            session.close()
+            raise
 
 
 def _raw_order(

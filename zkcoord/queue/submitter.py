@@ -12,7 +12,6 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,8 +65,8 @@ class Submitter:
         queue: its name.
         kafka: how to reach Kafka.
         config: bounds.
-        connect: makes a started session for the queue's znodes.
-        owns_session: whether sessions from `connect` are ours to close and to replace.
+        session: started; for the queue's znodes.
+        owns_session: whether it is ours to close.
 
     Raises:
         NodeMissing: there is no such queue.
@@ -80,26 +79,17 @@ class Submitter:
         kafka: KafkaConfig,
         config: SubmitterConfig,
         *,
-        connect: Callable[[], Session],
+        session: Session,
         owns_session: bool,
     ) -> None:
         self._pid = os.getpid()
         self._kafka = kafka
         self._config = config
         self._client_id = f"zkcoord.submit.{queue}"
-        session = connect()
-        try:
-            self.description: QueueDescription = describe_queue(session, queue)
-            self._edge = Edge(
-                session,
-                pressure_path(queue),
-                self.description.config,
-                reconnect=connect if owns_session else None,
-            )
-        except BaseException:
-            if owns_session:
-                session.close()
-            raise
+        self._session = session
+        self._owns_session = owns_session
+        self.description: QueueDescription = describe_queue(session, queue)
+        self._edge = Edge(session, pressure_path(queue), self.description.config)
         self._edge.wait_first(config.open_s)
         self._topics = self.description.topics
         self._limits = wire.Limits(value_bytes_max=self.description.config.value_bytes_max)
@@ -231,6 +221,8 @@ class Submitter:
             if self._results is not None:
                 self._results.close()
         self._edge.close()
+        if self._owns_session:
+            self._session.close()
 
     # ----------------------------------------------------------------------------------------------
 
