@@ -1,0 +1,160 @@
+"""Who stands where in a queue of sequential znodes.
+
+A contender's node is named ``<kind><session>.<request>.<sequence>``:
+
+- *kind*, one letter: ``x`` asks for exclusive use; recipes with several kinds add their own;
+- *session*, eleven letters: the session id, so that a node is never taken for another session's;
+- *request*, a counter within the session in base 36: writing again after an unknown outcome uses
+  the same one, so both nodes are known as one request's;
+- *sequence*, what ZooKeeper appends: ``%010d`` of a signed 32-bit counter, which **wraps**.
+
+Sequences are compared by serial number arithmetic (RFC 1982), so the order survives the wrap.
+Names are short on purpose: a session's ephemeral paths all go into one transaction when it ends.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+EXCLUSIVE = "x"
+
+_BITS = 32
+_RING = 1 << _BITS
+_HALF = 1 << (_BITS - 1)
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SESSION_LETTERS = 11
+_DOTS = 2
+
+
+class Contender(NamedTuple):
+    """One node in the queue."""
+
+    kind: str
+    session: int
+    request: str
+    sequence: int
+    node: str
+
+
+class Place(NamedTuple):
+    """Where a request stands.
+
+    Attributes:
+        index: 0 is the head.
+        mine: the node that counts for the request: the lowest of its own.
+        strays: further nodes of the same request, to be deleted.
+        ahead: everybody in front, in order.
+    """
+
+    index: int
+    mine: Contender
+    strays: tuple[Contender, ...]
+    ahead: Sequence[Contender]
+
+
+def encode_session(session: int) -> str:
+    """A session id as eleven letters that are safe in a znode's name."""
+    raw = (session % (1 << 64)).to_bytes(8, "big")
+    return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+
+
+def decode_session(text: str) -> int:
+    """The inverse of :func:`encode_session`, as the signed number ZooKeeper uses.
+
+    Raises:
+        ValueError: not such a text.
+    """
+    raw = base64.b64decode(text + "=", altchars=b"-_", validate=True)
+    if len(raw) != 8:
+        raise ValueError("a session id has 8 bytes")
+    return int.from_bytes(raw, "big", signed=True)
+
+
+def encode_request(number: int) -> str:
+    """A counter in base 36."""
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+        if number == 0:
+            return digits
+
+
+def prefix(kind: str, session: int, request: str) -> str:
+    """The name to give to a sequential create; ZooKeeper appends the sequence."""
+    return f"{kind}{encode_session(session)}.{request}."
+
+
+def parse(node: str) -> Contender | None:
+    """A child's name as a contender; None when the node is something else."""
+    if node.count(".") != _DOTS:
+        return None
+    head, request, digits = node.split(".")
+    kind, session = head[:1], head[1:]
+    if not (kind.isalpha() and kind.isascii() and request) or len(session) != _SESSION_LETTERS:
+        return None
+    try:
+        sequence = int(digits)
+        return Contender(kind, decode_session(session), request, sequence, node)
+    except ValueError:
+        return None
+
+
+def distance(start: int, end: int) -> int:
+    """How far `end` lies behind `start` on the ring, negative when it is in front of it."""
+    return (end - start + _HALF) % _RING - _HALF
+
+
+def precedes(one: int, other: int) -> bool:
+    """Whether sequence `one` was given before `other`, across the counter's wrap.
+
+    Right as long as fewer than 2**31 numbers lie between the two.
+    """
+    return distance(one, other) > 0
+
+
+def in_order(nodes: Iterable[str]) -> list[Contender]:
+    """The contenders among `nodes`, first come first. Other nodes are left out."""
+    found = [contender for node in nodes if (contender := parse(node)) is not None]
+    if not found:
+        return found
+    pivot = found[0].sequence
+    found.sort(key=lambda contender: distance(pivot, contender.sequence))
+    return found
+
+
+def place(ordered: Sequence[Contender], session: int, request: str) -> Place | None:
+    """Where a request of `session` stands in an ordered queue; None when it is not in it."""
+    own = [
+        index
+        for index, contender in enumerate(ordered)
+        if contender.request == request and contender.session == session
+    ]
+    if not own:
+        return None
+    first = own[0]
+    strays = tuple(ordered[index] for index in own[1:])
+    return Place(first, ordered[first], strays, ordered[:first])
+
+
+def blocker(
+    found: Place, blocks: Callable[[Contender], bool] = lambda _: True
+) -> tuple[Contender, bool] | None:
+    """The nearest contender in front that blocks, and whether it is the only one that does.
+
+    None: nothing blocks, the request is granted. When the nearest blocker is the only one, its
+    end alone is the grant; otherwise the queue must be looked at again.
+
+    Args:
+        found: where the request stands.
+        blocks: whether a contender in front blocks this request; all do for an exclusive lock.
+    """
+    nearest: Contender | None = None
+    for contender in reversed(found.ahead):
+        if blocks(contender):
+            if nearest is not None:
+                return nearest, False
+            nearest = contender
+    return None if nearest is None else (nearest, True)

@@ -1,0 +1,135 @@
+"""One ZooKeeper session in the life of a :class:`~zkcoord.zk.session.Session`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import count
+
+from zkcoord.core.lease import Belief
+from zkcoord.core.ordering import encode_request
+from zkcoord.errors import SessionFull
+from zkcoord.zk.clock import now
+from zkcoord.zk.loop import Worker
+from zkcoord.zk.promise import Signal
+
+
+class LostSignal(Signal):
+    """A signal that is also set by the clock: past the deadline nobody need have told it."""
+
+    __slots__ = ("_over",)
+
+    def __init__(self, dispatcher: Worker, over: Callable[[], bool]) -> None:
+        super().__init__(dispatcher)
+        self._over = over
+
+    def is_set(self) -> bool:
+        """Whether it is lost, known or by the clock."""
+        return super().is_set() or self._over()
+
+
+class Epoch:
+    """A session's id, what may be believed of it, and what stands and falls with it.
+
+    Attributes:
+        id: ZooKeeper's session id.
+        timeout: what the server granted, in seconds.
+        lost: set when it is over: the server said so, or nothing was acknowledged for too long.
+        reason: why it is over.
+    """
+
+    def __init__(
+        self, session: int, belief: Belief, dispatcher: Worker, ephemeral_bytes_max: int
+    ) -> None:
+        self.id = session
+        self.timeout = belief.timeout
+        self.belief = belief
+        self.lost = LostSignal(dispatcher, self.over)
+        self.reason = ""
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+        self._bytes_max = ephemeral_bytes_max
+        self._paths: dict[str, int] = {}
+        self._bytes = 0
+        self._members: dict[int, Callable[[], None]] = {}
+
+    @property
+    def valid_until(self) -> float:
+        """Until when the session can be believed, on :func:`zkcoord.zk.clock.now`."""
+        return self.belief.valid_until
+
+    @property
+    def ephemeral_bytes(self) -> int:
+        """Bytes of ephemeral paths reserved or held."""
+        return self._bytes
+
+    def over(self) -> bool:
+        """Whether the session can no longer be believed."""
+        return self.belief.over(now())
+
+    def acknowledge(self, sent: float) -> None:
+        """Something sent at `sent` was answered."""
+        self.belief.acknowledge(sent, now())
+
+    def request(self) -> str:
+        """A name for a request, unique within the session."""
+        return encode_request(next(self._numbers))
+
+    def end(self, reason: str) -> None:
+        """It is over: tell everything that stands on it, once. On the loop."""
+        self.belief.end()
+        if super(LostSignal, self.lost).is_set():
+            return
+        self.reason = reason
+        with self._lock:
+            members, self._members = self._members, {}
+        for ended in members.values():
+            ended()
+        self.lost.set()
+
+    def join(self, member: object, ended: Callable[[], None]) -> None:
+        """Call `ended` on the loop when the session is over, unless `leave` comes first."""
+        with self._lock:
+            self._members[id(member)] = ended
+
+    def leave(self, member: object) -> None:
+        """Forget a member."""
+        with self._lock:
+            self._members.pop(id(member), None)
+
+    def reserve(self, path: str, room: int) -> None:
+        """Count an ephemeral path before it is created.
+
+        Args:
+            path: absolute, chroot included.
+            room: its bytes, sequence included.
+
+        Raises:
+            SessionFull: the session's bound would be passed.
+        """
+        with self._lock:
+            if self._bytes + room > self._bytes_max:
+                raise SessionFull(
+                    f"{path}: {self._bytes} bytes of ephemeral paths are in use, "
+                    f"the bound is {self._bytes_max}",
+                    hint="use shorter names, or spread the work over several sessions",
+                )
+            self._bytes += room
+
+    def hold(self, path: str, room: int) -> None:
+        """A reserved path exists now under this name."""
+        with self._lock:
+            if path in self._paths:
+                self._bytes -= room
+            else:
+                self._paths[path] = room
+
+    def free(self, path: str) -> None:
+        """An ephemeral path is gone."""
+        with self._lock:
+            self._bytes -= self._paths.pop(path, 0)
+
+    def unreserve(self, room: int) -> None:
+        """A reserved path was not created."""
+        with self._lock:
+            self._bytes -= room

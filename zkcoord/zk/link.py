@@ -1,0 +1,374 @@
+"""The inside of a session: threads, connection, epochs, watches, calls.
+
+Recipes are built on this; users see :class:`~zkcoord.zk.session.Session`. Methods say on which
+thread they may be called; where nothing is said, on any.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
+
+from zkcoord.config import SessionConfig
+from zkcoord.core.lease import Belief
+from zkcoord.errors import (
+    CoordinationError,
+    EnsembleUnavailable,
+    NodeExists,
+    NodeMissing,
+    SessionClosed,
+    SessionLost,
+)
+from zkcoord.zk.call import Call, Reply
+from zkcoord.zk.clock import now
+from zkcoord.zk.connection import HardenedConnection, QuietHandler
+from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.loop import Loop, Timer, Worker
+from zkcoord.zk.names import join, parent
+from zkcoord.zk.promise import Promise
+from zkcoord.zk.requests import Create, CreateContainer, Delete, Request, WatchEvent
+from zkcoord.zk.translate import LinkDropped
+from zkcoord.zk.watches import WatchTable
+
+log = logging.getLogger("zkcoord")
+
+Listener = Callable[[str], object]
+
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+
+
+class Link:
+    """Everything a session does with ZooKeeper."""
+
+    def __init__(self, hosts: str, config: SessionConfig, *, name: str = "") -> None:
+        self.hosts = hosts
+        self.config = config
+        self.loop = Loop(f"zkcoord-loop-{name}")
+        self.dispatcher = Worker(f"zkcoord-calls-{name}")
+        self.watches = WatchTable(self)
+        self.epoch: Epoch | None = None
+        self.connected = False
+        self.why_down = "not connected yet"
+        self.closed = False
+        self.started: Promise[None] = Promise(self.dispatcher)
+        self.ended_promise: Promise[None] = Promise(self.dispatcher)
+        self._running = False
+        self._pid = os.getpid()
+        self._acking: Epoch | None = None
+        self._for_epoch: dict[Callable[[Epoch], None], None] = {}
+        self._listeners: list[Listener] = []
+        sasl = None
+        if config.sasl is not None:
+            sasl = {
+                "mechanism": config.sasl.mechanism,
+                "username": config.sasl.username,
+                "password": config.sasl.password,
+            }
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=config.timeout_s,
+            handler=QuietHandler(),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_jitter=0.4, max_delay=1.0),
+        )
+        self.chroot: str = self._client.chroot
+        self._connection = HardenedConnection(self._client, self, config, sasl_options=sasl)
+        self._client._connection = self._connection  # noqa: SLF001
+        _links.add(self)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the threads, once."""
+        if self.closed:
+            raise SessionClosed("the session is closed", hint="make a new Session")
+        if self._running:
+            return
+        self._running = True
+        self.loop.start()
+        self.dispatcher.start()
+        self._client._stopped.clear()  # noqa: SLF001
+        self._connection.start()
+
+    def close(self) -> None:
+        """Begin to close; `ended_promise` is done when everything has ended."""
+        if self.closed:
+            return
+        self.closed = True
+        if not self._running:
+            self.ended_promise.fulfil(None)
+            return
+        if os.getpid() == self._pid:
+            self._connection.close_session()
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the threads; whether they have all ended."""
+        if not self._running or os.getpid() != self._pid:
+            return True
+        if not self.loop.join(max(0.0, deadline - now())):
+            return False
+        return self.dispatcher.join(max(0.0, deadline - now()))
+
+    def check_open(self) -> None:
+        """Raise SessionClosed unless the session can be used by this process."""
+        if os.getpid() != self._pid:
+            raise SessionClosed(
+                "this session belongs to the parent process",
+                hint="make a new Session after fork",
+            )
+        if self.closed:
+            raise SessionClosed("the session is closed", hint="make a new Session")
+        if not self._running:
+            raise SessionClosed("the session is not started", hint="call start() or use `with`")
+
+    def forked(self) -> None:
+        """In a forked child: nothing here works any more, and nothing is believed."""
+        self.closed = True
+        self.connected = False
+        for epoch in {self.epoch, self._acking} - {None}:
+            epoch.belief.end()  # type: ignore[union-attr]
+
+    def on_state(self, fn: Listener) -> None:
+        """Call `fn("connected" | "suspended" | "lost" | "closed")` on the dispatcher."""
+        self._listeners.append(fn)
+
+    def _tell(self, state: str) -> None:
+        for listener in self._listeners:
+            self.dispatcher.post(listener, state)
+
+    # --- what the connection reports, on its thread ---------------------------------------------
+
+    def established(self, session: int, timeout: float, sent: float) -> None:
+        """A link stands."""
+        epoch = self._acking
+        if epoch is None or epoch.id != session:
+            belief = Belief(sent, timeout, self.config.margin_s)
+            epoch = Epoch(session, belief, self.dispatcher, self.config.ephemeral_bytes_max)
+            self._acking = epoch
+        else:
+            epoch.acknowledge(sent)
+        self.loop.post(self._established, epoch)
+
+    def acknowledged(self, sent: float) -> None:
+        """Something was answered."""
+        if self._acking is not None:
+            self._acking.acknowledge(sent)
+
+    def link_down(self, reason: str) -> None:
+        """There is no link."""
+        self.loop.post(self._link_down, reason)
+
+    def session_over(self, session: int, reason: str) -> None:
+        """A session is over."""
+        epoch = self._acking
+        if epoch is not None and epoch.id == session:
+            epoch.belief.end()
+            self.loop.post(self._session_over, epoch, reason)
+
+    def refused(self, error: CoordinationError) -> None:
+        """No link will ever stand."""
+        self.loop.post(self.started.fail, error)
+
+    def ended(self) -> None:
+        """The connection's thread ends."""
+        self.loop.post(self._ended)
+
+    def reply(self, call: Call, result: Any, error: CoordinationError | None) -> None:
+        """A call is over."""
+        self.loop.post(self._reply, call, result, error)
+
+    def event(self, event: WatchEvent) -> None:
+        """A watch fired."""
+        self.loop.post(self.watches.fire, event)
+
+    # --- the same, on the loop ------------------------------------------------------------------
+
+    def _established(self, epoch: Epoch) -> None:
+        if epoch.over():
+            self._watchdog(epoch)
+            return
+        if epoch is not self.epoch:
+            self.epoch = epoch
+            self.loop.call_at(epoch.valid_until, self._watchdog, epoch)
+        self.connected = True
+        self._tell("connected")
+        if not self.started.done():
+            self._first_time()
+        waiting, self._for_epoch = self._for_epoch, {}
+        for fn in waiting:
+            fn(epoch)
+
+    def _first_time(self) -> None:
+        def done(error: CoordinationError | None) -> None:
+            if error is None:
+                self.started.fulfil(None)
+            elif not isinstance(error, (LinkDropped, SessionLost)):
+                self.started.fail(error)
+            # else: the next link tries again
+
+        if self.chroot:
+            self._ensure_absolute(self.chroot, False, done)
+        else:
+            done(None)
+
+    def _link_down(self, reason: str) -> None:
+        was, self.connected = self.connected, False
+        self.why_down = reason
+        self.watches.reset()
+        if was:
+            log.info("zookeeper link down: %s", reason)
+            self._tell("suspended")
+
+    def _watchdog(self, epoch: Epoch) -> None:
+        if epoch.reason:
+            return
+        if epoch.over():
+            self._connection.abandon(epoch.id)
+            self._session_over(epoch, "nothing was acknowledged for too long")
+        else:
+            self.loop.call_at(epoch.valid_until, self._watchdog, epoch)
+
+    def _session_over(self, epoch: Epoch, reason: str) -> None:
+        if epoch.reason:
+            return
+        log.warning("zookeeper session 0x%x is over: %s", epoch.id % (1 << 64), reason)
+        epoch.end(reason)
+        self._tell("lost")
+
+    def _ended(self) -> None:
+        self.closed = True
+        self.connected = False
+        error = SessionClosed("the session is closed")
+        self.started.fail(error)
+        if self.epoch is not None:
+            self.epoch.end("the session was closed")
+        self._for_epoch.clear()
+        self.watches.reset()
+        self._tell("closed")
+        self.loop.post(self._finish)
+
+    def _finish(self) -> None:
+        self._connection.close()
+        self.dispatcher.stop()
+        self.loop.stop()
+        self.ended_promise.fulfil(None)
+
+    def _reply(self, call: Call, result: Any, error: CoordinationError | None) -> None:
+        if call.watch is not None:
+            call.watch(error)
+        call.on_reply(result, error)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def absolute(self, path: str) -> str:
+        """A path with the chroot in front."""
+        if not self.chroot:
+            return path
+        return self.chroot if path == "/" else self.chroot + path
+
+    def relative(self, path: str) -> str:
+        """A path without the chroot."""
+        return path[len(self.chroot) :] or "/"
+
+    def call(
+        self, request: Request, on_reply: Reply, *, epoch: Epoch | None = None, verb: str = ""
+    ) -> Call:
+        """Send a request with absolute paths; `on_reply` runs on the loop, exactly once."""
+        what = f"{verb or type(request).__name__} {self.relative(request.path)}"
+        call = Call(request, on_reply, what, session=None if epoch is None else epoch.id)
+        self.submit(call)
+        return call
+
+    def submit(self, call: Call) -> None:
+        """Send a prepared call."""
+        if os.getpid() == self._pid:
+            self._connection.submit(call)
+
+    def with_epoch(self, fn: Callable[[Epoch], None]) -> None:
+        """Run `fn(epoch)`: at once when a session lives, else on the loop once one does."""
+        epoch = self.epoch
+        if epoch is not None and not epoch.over():
+            fn(epoch)
+        else:
+            self.loop.post(self._with_epoch, fn)
+
+    def _with_epoch(self, fn: Callable[[Epoch], None]) -> None:
+        epoch = self.epoch
+        if epoch is not None and not epoch.over():
+            fn(epoch)
+        elif not self.closed:
+            self._for_epoch[fn] = None
+
+    def forget_epoch(self, fn: Callable[[Epoch], None]) -> None:
+        """Take back a `with_epoch` that has not run. On the loop."""
+        self._for_epoch.pop(fn, None)
+
+    def discard(self, path: str, epoch: Epoch, done: Callable[[bool], object]) -> None:
+        """Delete an ephemeral node of `epoch`: retried until it is gone or the session is over.
+
+        `done(True)` on the loop once the node is known to be gone, `done(False)` when the session
+        ended first or the server refuses.
+        """
+
+        def on_reply(_result: object, error: CoordinationError | None) -> None:
+            if error is None or isinstance(error, NodeMissing):
+                epoch.free(path)
+                done(True)
+            elif isinstance(error, EnsembleUnavailable) and not epoch.over():
+                self.call(Delete(path), on_reply, epoch=epoch, verb="delete")
+            else:
+                if not isinstance(error, (SessionLost, SessionClosed)):
+                    log.warning("%s", error)
+                done(False)
+
+        self.call(Delete(path), on_reply, epoch=epoch, verb="delete")
+
+    def ensure(self, path: str, done: Callable[[CoordinationError | None], object]) -> None:
+        """Create a container node and plain nodes above it where they are missing."""
+        self._ensure_absolute(self.absolute(path), True, done)
+
+    def ensure_plain(self, path: str, done: Callable[[CoordinationError | None], object]) -> None:
+        """Create a plain node at an absolute path, and those above it, where they are missing."""
+        self._ensure_absolute(path, False, done)
+
+    def _ensure_absolute(
+        self, path: str, container: bool, done: Callable[[CoordinationError | None], object]
+    ) -> None:
+        request: Request = CreateContainer(path) if container else Create(path, b"")
+
+        def made(_result: object, error: CoordinationError | None) -> None:
+            if isinstance(error, NodeExists):
+                error = None
+            if isinstance(error, NodeMissing) and path != "/":
+                self._ensure_absolute(parent(path), False, above)
+            else:
+                done(error)
+
+        def above(error: CoordinationError | None) -> None:
+            if error is None:
+                self.call(request, made, verb="create")
+            else:
+                done(error)
+
+        self.call(request, made, verb="create")
+
+    def timer(self, seconds: float, fn: Callable[..., object], *args: Any) -> Timer:
+        """Run `fn(*args)` on the loop in so many seconds."""
+        return self.loop.call_at(now() + seconds, fn, *args)
+
+    def path(self, folder: str, name: str) -> str:
+        """A child's absolute path; `folder` is relative."""
+        return join(self.absolute(folder), name)
+
+
+def _after_fork_in_child() -> None:
+    for link in list(_links):
+        link.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

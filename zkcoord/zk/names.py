@@ -1,0 +1,72 @@
+"""What ZooKeeper takes as a path or a name: checked before anything is sent.
+
+A name that ZooKeeper refuses must not reach it from a retry loop, and a path over the server's
+buffer only drops the link. Source: ``PathUtils.validatePath`` of Apache ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from zkcoord.errors import NameRefused
+
+PATH_BYTES_MAX = 1024
+NAME_BYTES_MAX = 200
+
+
+def _bad_letter(text: str) -> str | None:
+    for letter in text:
+        code = ord(letter)
+        if (
+            code < 0x20
+            or 0x7F <= code <= 0x9F
+            or 0xD800 <= code <= 0xF8FF
+            or 0xFFF0 <= code <= 0xFFFF
+        ):
+            return letter
+    return None
+
+
+def check_path(path: str) -> str:
+    """A path as ZooKeeper takes it, given back.
+
+    Raises:
+        NameRefused: it is not one.
+    """
+    if path == "/":
+        return path
+    if not path.startswith("/") or path.endswith("/"):
+        raise NameRefused(f"path {path!r}: must start with a slash and not end with one")
+    letter = _bad_letter(path)
+    if letter is not None:
+        raise NameRefused(f"path {path!r}: {letter!r} is not allowed in a path")
+    if len(path.encode()) > PATH_BYTES_MAX:
+        raise NameRefused(f"path {path[:40]!r}…: longer than {PATH_BYTES_MAX} bytes")
+    if any(part in {"", ".", ".."} for part in path[1:].split("/")):
+        raise NameRefused(f"path {path!r}: empty parts, '.' and '..' are not allowed")
+    return path
+
+
+def check_name(name: str, what: str = "name") -> str:
+    """One part of a path, such as a lock's name, given back.
+
+    Raises:
+        NameRefused: it is empty, ``.`` or ``..``, has a slash or control letters, or is longer
+            than 200 bytes.
+    """
+    if not name or name in {".", ".."} or "/" in name:
+        raise NameRefused(f"{what} {name!r}: must not be empty, '.' or '..' and have no slash")
+    letter = _bad_letter(name)
+    if letter is not None:
+        raise NameRefused(f"{what} {name!r}: {letter!r} is not allowed")
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise NameRefused(f"{what} {name[:40]!r}…: longer than {NAME_BYTES_MAX} bytes")
+    return name
+
+
+def join(folder: str, name: str) -> str:
+    """A child's path."""
+    return f"/{name}" if folder in {"", "/"} else f"{folder}/{name}"
+
+
+def parent(path: str) -> str:
+    """The folder a path is in; the root's is the root."""
+    return path.rpartition("/")[0] or "/"

@@ -1,0 +1,172 @@
+"""One implementation, two colours: results that can be waited for and awaited.
+
+A recipe completes a :class:`Promise`. Synchronous code calls ``wait``, asyncio code awaits it. When
+the waiting is given up (an exception such as ``KeyboardInterrupt``, or a cancelled task) the
+promise is cancelled, and a result that came too late is undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, TypeVar
+
+from zkcoord.zk.loop import Worker, run
+
+T = TypeVar("T")
+
+
+class Promise(Future[T]):
+    """A :class:`concurrent.futures.Future` that can be awaited too.
+
+    Callbacks added with ``add_done_callback`` run on the session's dispatcher thread, never on one
+    of its inner threads. ``cancel`` gives up what is waited for and cleans up behind it.
+    """
+
+    def __init__(self, dispatcher: Worker, *, undo: Callable[[T], object] | None = None) -> None:
+        super().__init__()
+        self._dispatcher = dispatcher
+        self._undo = undo
+
+    def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
+        """Call `fn(self)` on the dispatcher thread once this is done."""
+        super().add_done_callback(lambda _: self._dispatcher.post(fn, self))
+
+    def on_done(self, fn: Callable[[], object]) -> None:
+        """Call `fn()` on whichever thread completes this; `fn` must not block."""
+        super().add_done_callback(lambda _: fn())
+
+    def fulfil(self, value: T) -> bool:
+        """Set the result; False when it was cancelled or is done already."""
+        try:
+            self.set_result(value)
+        except InvalidStateError:
+            return False
+        return True
+
+    def fail(self, error: BaseException) -> bool:
+        """Set the error; False when it was cancelled or is done already."""
+        try:
+            self.set_exception(error)
+        except InvalidStateError:
+            return False
+        return True
+
+    def give_up(self) -> None:
+        """Nobody wants the result any more: cancel, or undo what came too late."""
+        if self.cancel() or self._undo is None:
+            return
+        if not self.cancelled() and self.exception() is None:
+            run((self._undo, (self.result(),)))
+
+    def wait(self) -> T:
+        """Block until it is done; its own deadline bounds the wait."""
+        try:
+            return self.result()
+        except BaseException as error:
+            own = self.exception() if self.done() and not self.cancelled() else None
+            if error is not own:
+                self.give_up()
+            raise
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait in asyncio."""
+        return self._await().__await__()
+
+    async def _await(self) -> T:
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+
+        def wake() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        def done() -> None:
+            try:
+                loop.call_soon_threadsafe(wake)
+            except RuntimeError:  # that loop is closed: nobody waits any more
+                self.give_up()
+
+        self.on_done(done)
+        try:
+            await ready
+        except asyncio.CancelledError:
+            self.give_up()
+            raise
+        return self.result()
+
+
+class Signal:
+    """Something that happens once: a :class:`threading.Event` with callbacks, usable in asyncio."""
+
+    __slots__ = ("_calls", "_dispatcher", "_event", "_lock")
+
+    def __init__(self, dispatcher: Worker) -> None:
+        self._dispatcher = dispatcher
+        self._lock = threading.Lock()
+        self._event: threading.Event | None = None
+        self._calls: list[Callable[[], object]] | None = []
+
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        return self._calls is None
+
+    def set(self) -> bool:
+        """It happens now; False when it had happened before."""
+        with self._lock:
+            calls, self._calls = self._calls, None
+            if calls is None:
+                return False
+            if self._event is not None:
+                self._event.set()
+        for call in calls:
+            run((call, ()))
+        return True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until it happens or `timeout` seconds have passed; whether it has happened."""
+        with self._lock:
+            if self._calls is None:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+            event = self._event
+        return event.wait(timeout)
+
+    def add_callback(self, fn: Callable[[], object]) -> None:
+        """Call `fn()` on the dispatcher thread when it happens; soon, when it has."""
+        self.on_set(lambda: self._dispatcher.post(fn))
+
+    def on_set(self, fn: Callable[[], object]) -> None:
+        """Call `fn()` on whichever thread sets it; `fn` must not block."""
+        with self._lock:
+            if self._calls is not None:
+                self._calls.append(fn)
+                return
+        run((fn, ()))
+
+    def remove(self, fn: Callable[[], object]) -> None:
+        """Forget a function given to `on_set`."""
+        with self._lock:
+            if self._calls is not None and fn in self._calls:
+                self._calls.remove(fn)
+
+    async def wait_async(self) -> None:
+        """Wait for it in asyncio."""
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+
+        def wake() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        def fire() -> None:
+            loop.call_soon_threadsafe(wake)
+
+        self.on_set(fire)
+        try:
+            await ready
+        finally:
+            self.remove(fire)

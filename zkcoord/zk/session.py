@@ -1,0 +1,207 @@
+"""A session with ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from zkcoord.config import SessionConfig
+from zkcoord.errors import ConfigError, EnsembleUnavailable, SessionClosed
+from zkcoord.zk.clock import now
+from zkcoord.zk.link import Link
+from zkcoord.zk.nodes import Nodes
+from zkcoord.zk.promise import Promise, Signal
+from zkcoord.zk.verbs import check_timeout
+
+State = Literal["connected", "suspended", "lost", "closed"]
+
+_CLOSE_S = 5.0
+
+
+class Session:
+    """A session with a ZooKeeper ensemble, renewed by itself when it is lost.
+
+    Locks, elections and memberships live on a session and end with it. When the session is lost -
+    the server says so, or nothing was acknowledged for so long that it might be - every lease on it
+    is lost, `lost` is set, and a new ZooKeeper session is opened: the same object can be used
+    again, and `id` and `lost` are then those of the new one. Nothing of an old session is ever
+    taken for the new one's.
+
+    Use it in ``with`` or ``async with``, or call `start` and `close`. All methods may be called
+    from any thread. A forked child gets SessionClosed and sends nothing.
+
+    Args:
+        hosts: ``host:port`` pairs separated by commas, and a chroot if wanted:
+            ``"zk1:2181,zk2:2181/shop"``. The chroot is created at start.
+        timeout: session timeout to ask for, in seconds; short for ``config``.
+        config: all the settings. Give this or `timeout`.
+        name: for thread names and the data of locks: what this process calls itself.
+
+    Raises:
+        ConfigError: hosts or settings that cannot work.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        timeout: float | None = None,
+        config: SessionConfig | None = None,
+        name: str = "",
+    ) -> None:
+        if config is not None and timeout is not None:
+            raise ConfigError("Session: give timeout or config, not both")
+        if not hosts.strip() or hosts.startswith("/"):
+            raise ConfigError(f"Session: hosts {hosts!r}: at least one host:port is needed")
+        if config is None:
+            wanted = 10.0 if timeout is None else timeout
+            margin = min(0.5, wanted / 8) if wanted > 0 else 0.5
+            config = SessionConfig(timeout_s=wanted, margin_s=margin)
+        self.name = name
+        self.config = config
+        self.link = Link(hosts, config, name=name)
+        self.nodes = Nodes(self.link)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, timeout: float | None = None) -> None:
+        """Connect, and create the chroot. Again when started: no effect.
+
+        Args:
+            timeout: seconds to wait; the configured `connect_timeout_s` when None.
+
+        Raises:
+            EnsembleUnavailable: no server answered in time; the session is closed then.
+            AccessDenied: the identity is refused.
+            SessionClosed: it was closed before.
+        """
+        self.start_future(timeout).wait()
+
+    def start_future(self, timeout: float | None = None) -> Promise[None]:
+        """The same, to be awaited."""
+        wait = self.config.connect_timeout_s if timeout is None else check_timeout(timeout)
+        self.link.start()
+        promise: Promise[None] = Promise(self.link.dispatcher)
+        started = self.link.started
+        timer = self.link.timer(wait, lambda: promise.fail(self._unreachable(wait)))
+
+        def settle() -> None:
+            timer.cancel()
+            error = started.exception()
+            if error is None:
+                promise.fulfil(None)
+            else:
+                promise.fail(error)
+
+        def failed() -> None:
+            if promise.cancelled() or promise.exception() is not None:
+                self.link.close()
+
+        started.on_done(settle)
+        promise.on_done(failed)
+        return promise
+
+    def close(self, timeout: float = _CLOSE_S) -> bool:
+        """Send what is queued, close the session and end its threads. Again: no effect.
+
+        Ephemeral nodes go at once when a link stands, else when the session times out.
+
+        Args:
+            timeout: seconds to wait for the end; it goes on in the background afterwards.
+
+        Returns:
+            Whether everything had ended by then.
+        """
+        deadline = now() + check_timeout(timeout)
+        self.link.close()
+        return self.link.join(deadline)
+
+    def close_future(self) -> Promise[None]:
+        """Close; done when everything has ended. To be awaited."""
+        self.link.close()
+        return self.link.ended_promise
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start_future()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close_future()
+
+    # --- what is known of it ---------------------------------------------------------------------
+
+    @property
+    def hosts(self) -> str:
+        """The connect string."""
+        return self.link.hosts
+
+    @property
+    def id(self) -> int:
+        """ZooKeeper's session id; 0 before the first connection."""
+        return self.link.epoch.id if self.link.epoch is not None else 0
+
+    @property
+    def negotiated_timeout(self) -> float:
+        """The timeout the server granted, in seconds; 0 before the first connection."""
+        return self.link.epoch.timeout if self.link.epoch is not None else 0.0
+
+    @property
+    def valid_until(self) -> float:
+        """Until when the session can be believed, on :func:`zkcoord.zk.clock.now`.
+
+        Send time of the last acknowledged request + negotiated timeout - margin.
+        """
+        return self.link.epoch.valid_until if self.link.epoch is not None else 0.0
+
+    @property
+    def connected(self) -> bool:
+        """Whether a link stands. Without one the session lives on until `valid_until`."""
+        return self.link.connected
+
+    @property
+    def lost(self) -> Signal:
+        """Set when the present session is over, at `valid_until` at the latest.
+
+        A renewed session has a new one: keep the object you got to hear of this session's end.
+        """
+        epoch = self.link.epoch
+        if epoch is None:
+            raise SessionClosed("the session is not started", hint="call start() or use `with`")
+        return epoch.lost
+
+    @property
+    def ephemeral_bytes(self) -> int:
+        """Bytes of ephemeral paths of the present session, see SessionFull."""
+        return self.link.epoch.ephemeral_bytes if self.link.epoch is not None else 0
+
+    def on_state(self, fn: Callable[[str], object]) -> None:
+        """Call ``fn(state)`` on the dispatcher: "connected", "suspended", "lost", "closed".
+
+        A suspended session is no reason to stop work: its leases live until `valid_until`.
+        """
+        self.link.on_state(fn)
+
+    def _unreachable(self, waited: float) -> EnsembleUnavailable:
+        return EnsembleUnavailable(
+            f"no ZooKeeper server of {self.hosts} answered within {waited:g} s: "
+            f"{self.link.why_down}",
+            hint="check that it runs and can be reached",
+        )

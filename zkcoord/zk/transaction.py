@@ -1,0 +1,112 @@
+"""Several writes, all or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zkcoord.errors import CoordinationError, NameRefused
+from zkcoord.zk.link import Link
+from zkcoord.zk.names import check_path
+from zkcoord.zk.promise import Promise
+from zkcoord.zk.requests import Check, Create, Delete, Multi, Node, Operation, SetData, Stat
+from zkcoord.zk.translate import from_code
+from zkcoord.zk.verbs import Verb
+
+_ROLLED_BACK = {0, -2}
+
+
+class Transaction:
+    """Collects writes and sends them as one; ZooKeeper carries out all of them or none.
+
+    Methods that add return the transaction, so that calls can be chained. Ephemeral nodes are not
+    created here; recipes do that.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._operations: list[Operation] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def check(self, path: str, version: int = -1) -> Transaction:
+        """The node must be there, with this version unless it is -1."""
+        return self._add(Check(self._path(path), version))
+
+    def create(self, path: str, data: bytes = b"") -> Transaction:
+        """Create a plain node."""
+        return self._add(Create(self._path(path), data), len(data))
+
+    def set(self, path: str, data: bytes, version: int = -1) -> Transaction:
+        """Replace a node's data, if it has this version unless it is -1."""
+        return self._add(SetData(self._path(path), data, version), len(data))
+
+    def delete(self, path: str, version: int = -1) -> Transaction:
+        """Delete a node, if it has this version unless it is -1."""
+        return self._add(Delete(self._path(path), version))
+
+    def commit(self, timeout: float = 10.0) -> list[Node | Stat | None]:
+        """Send it and wait.
+
+        Returns:
+            One entry for each operation: a Node for create, a Stat for set, else None.
+
+        Raises:
+            NodeMissing, NodeExists, VersionConflict, AccessDenied: nothing was changed; the
+                message names the operation that failed.
+            EnsembleUnavailable: no answer in time; the outcome is unknown.
+            SessionLost, SessionClosed: the session is over.
+        """
+        return self.commit_future(timeout).wait()
+
+    def commit_future(self, timeout: float = 10.0) -> Promise[list[Node | Stat | None]]:
+        """The same, to be awaited."""
+        operations = tuple(self._operations)
+        if not operations:
+            raise NameRefused("a transaction without operations")
+        promise: Promise[list[Node | Stat | None]] = Promise(self._link.dispatcher)
+        inner = Verb[list[Any]](self._link, Multi(operations), "transaction", timeout).promise
+
+        def done() -> None:
+            error = inner.exception()
+            if error is None:
+                self._settle(operations, inner.result(), promise)
+            else:
+                promise.fail(error)
+
+        inner.on_done(done)
+        return promise
+
+    def _settle(
+        self,
+        operations: tuple[Operation, ...],
+        results: list[Any],
+        promise: Promise[list[Node | Stat | None]],
+    ) -> None:
+        for operation, result in zip(operations, results, strict=False):
+            if isinstance(result, int) and result not in _ROLLED_BACK:
+                what = f"{type(operation).__name__.lower()} {self._link.relative(operation.path)}"
+                promise.fail(from_code(result, f"transaction: {what}"))
+                return
+        if len(results) != len(operations) or any(isinstance(r, int) for r in results):
+            promise.fail(CoordinationError("transaction: a reply that cannot be read"))
+            return
+        promise.fulfil(
+            [
+                Node(self._link.relative(r[0]), r[1].czxid, r[1].version) if type(r) is tuple else r
+                for r in results
+            ]
+        )
+
+    def _path(self, path: str) -> str:
+        return self._link.absolute(check_path(path))
+
+    def _add(self, operation: Operation, size: int = 0) -> Transaction:
+        self._bytes += size
+        if self._bytes > self._link.config.value_bytes_max:
+            raise NameRefused(
+                f"transaction: more than {self._link.config.value_bytes_max} bytes of values"
+            )
+        self._operations.append(operation)
+        return self
