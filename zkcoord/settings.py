@@ -271,7 +271,7 @@ def _build(values: Values, context: str | None, warnings: list[str]) -> Settings
     try:
         session = SessionConfig(
             timeout_s=float(text),
-            margin_s=min(0.5, float(text) / 4),
+            margin_s=min(0.5, float(text) / 8),
             tls=tls["zookeeper"],
             sasl=sasl["zookeeper"],
         )

@@ -31,6 +31,15 @@ NOUNS = {
     "task": "submit tasks; see their state, history and results",
 }
 
+EXTRAS = {
+    "httpx": "local",
+    "psutil": "local",
+    "rich": "cli",
+    "starlette": "demo",
+    "uvicorn": "demo",
+}
+"""Packages that come with an extra of the distribution, for those who installed without it."""
+
 SETTINGS: dict[str, Any] = {
     "auto_envvar_prefix": "ZKCOORD",
     "help_option_names": ["-h", "--help"],
@@ -100,6 +109,12 @@ def _explain(error: Exception) -> ExitCode:
         if os.environ.get("ZKCOORD_TRACEBACK"):
             _traceback(error)
         return code_of(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
+        extra = EXTRAS[error.name]
+        output.error(
+            f"this command needs the package {error.name}", f"pip install 'zkcoord[{extra}]'"
+        )
+        return ExitCode.CONFIGURATION
     _traceback(error)
     output.error(
         f"unexpected {type(error).__name__}: {error}",

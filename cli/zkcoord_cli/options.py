@@ -87,7 +87,7 @@ def open_inspector(settings: Settings) -> Inspector:
     )
 
 
-class Seconds(click.ParamType):
+class Seconds(click.ParamType[float]):
     """A duration: plain seconds, or a number with ms, s, m, h or d."""
 
     name = "seconds"

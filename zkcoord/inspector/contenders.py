@@ -11,10 +11,12 @@ import time
 
 from zkcoord.errors import NodeMissing
 from zkcoord.inspector.views import ContenderView, ElectionView, LockView
-from zkcoord.zk import Session
+from zkcoord.zk import Session, Stat
 
 LOCKS = "/locks"
 ELECTIONS = "/elections"
+IN_FLIGHT = 500
+"""Reads that are under way at a time."""
 
 
 def contenders(session: Session, path: str) -> list[ContenderView]:
@@ -22,14 +24,11 @@ def contenders(session: Session, path: str) -> list[ContenderView]:
 
     Nodes that go away while we look are left out. Raises NodeMissing when the folder is not there.
     """
-    found = []
-    for child in session.nodes.children(path):
-        try:
-            data, stat = session.nodes.get(f"{path}/{child}")
-        except NodeMissing:
-            continue
-        if stat.owner:  # ephemeral: what is not is no contender
-            found.append((stat.czxid, data, stat.owner, stat.created))
+    found = [
+        (stat.czxid, data, stat.owner, stat.ctime / 1000)
+        for _, data, stat in read_children(session, path)
+        if stat.owner  # ephemeral: what is not is no contender
+    ]
     found.sort(key=lambda entry: entry[0])
     now = time.time()
     return [
@@ -43,6 +42,27 @@ def contenders(session: Session, path: str) -> list[ContenderView]:
         )
         for place, (czxid, data, owner, created) in enumerate(found)
     ]
+
+
+def read_children(session: Session, path: str) -> list[tuple[str, bytes, Stat]]:
+    """Name, value and Stat of every child; many reads are under way at a time.
+
+    Children that go away meanwhile are left out. Raises NodeMissing when `path` is not there.
+    """
+    found = []
+    children = session.nodes.children(path)
+    for start in range(0, len(children), IN_FLIGHT):
+        asked = [
+            (child, session.nodes.get_future(f"{path}/{child}"))
+            for child in children[start : start + IN_FLIGHT]
+        ]
+        for child, answer in asked:
+            try:
+                data, stat = answer.wait()
+            except NodeMissing:
+                continue
+            found.append((child, data, stat))
+    return found
 
 
 def names(session: Session, root: str) -> list[str]:

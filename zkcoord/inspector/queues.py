@@ -9,7 +9,7 @@ import msgspec
 
 from zkcoord.core.records import AgentInfo, ClassPressure, Pressure, Priority
 from zkcoord.errors import NodeMissing
-from zkcoord.inspector.contenders import contenders
+from zkcoord.inspector.contenders import contenders, read_children
 from zkcoord.inspector.servers import Servers, read_json
 from zkcoord.inspector.views import (
     AgentView,
@@ -68,16 +68,12 @@ def agents(session: Session, name: str) -> list[AgentView]:
     """The agents of a queue, by partition. None when nobody ever claimed a partition."""
     folder = administration.inbox_path(name)
     try:
-        claims = session.nodes.children(folder)
+        claims = read_children(session, folder)
     except NodeMissing:
         return []
     now = time.time()
     found = []
-    for claim in claims:
-        try:
-            data, stat = session.nodes.get(f"{folder}/{claim}")
-        except NodeMissing:
-            continue
+    for claim, data, stat in claims:
         info = read_json(data, AgentInfo)
         if not claim.isdecimal() or not isinstance(info, AgentInfo):
             continue
@@ -92,8 +88,8 @@ def agents(session: Session, name: str) -> list[AgentView]:
                 incarnation=stat.czxid,
                 tasks=list(info.tasks),
                 capabilities=list(info.capabilities),
-                since=stat.created,
-                age=max(0.0, now - stat.created),
+                since=stat.ctime / 1000,
+                age=max(0.0, now - stat.ctime / 1000),
                 draining=info.draining,
             )
         )

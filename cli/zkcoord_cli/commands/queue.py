@@ -56,6 +56,7 @@ def command() -> None:
 @pass_output
 def create(
     output: Output,
+    /,
     settings: Settings,
     name: str,
     classes: tuple[str, ...],

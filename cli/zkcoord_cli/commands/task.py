@@ -54,7 +54,7 @@ def command() -> None:
 @connected
 @pass_output
 def submit(
-    output: Output, settings: Settings, queue: str, task: str, as_json: bool, **given: Any
+    output: Output, /, settings: Settings, queue: str, task: str, as_json: bool, **given: Any
 ) -> None:
     """Submit a task; prints its id, or its result with --wait.
 
