@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from zkcoord.errors import Discard, Retry
     from zkcoord.queue.context import TaskContext
     from zkcoord.queue.handle import Queue
+    from zkcoord.queue.scheduler import Scheduler
     from zkcoord.queue.ticket import Ticket
     from zkcoord.zk import Session
 
@@ -21,12 +22,13 @@ _FRONT_DOOR = {
     "Priority": "zkcoord.core.records",
     "Queue": "zkcoord.queue.handle",
     "Retry": "zkcoord.errors",
+    "Scheduler": "zkcoord.queue.scheduler",
     "Session": "zkcoord.zk",
     "TaskContext": "zkcoord.queue.context",
     "Ticket": "zkcoord.queue.ticket",
 }
 
-__all__ = ["Discard", "Priority", "Queue", "Retry", "Session", "TaskContext", "Ticket"]
+__all__ = ["Discard", "Priority", "Queue", "Retry", "Scheduler", "Session", "TaskContext", "Ticket"]
 
 
 def __getattr__(name: str) -> Any:
