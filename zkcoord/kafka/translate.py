@@ -39,7 +39,7 @@ _CAUSE_AGE_S = 60.0
 
 _CONNECT = re.compile(r"Connect to (?:ipv[46]#)?(?P<at>\S+) failed: (?P<why>.+)")
 _RESOLVE = re.compile(r"Failed to resolve '(?P<at>[^']+)': (?P<why>.+)")
-_TIMES = re.compile(r"\s*\((?:after |\d+ identical)[^)]*\)")
+_TIMES = re.compile(r"\s*\((?:after |\d+ identical)[^()]*(?:\(s\)[^()]*)?\)")
 _INSTANCE = re.compile(r"^\[thrd:[^\]]*\]:\s*")
 _BROKER = re.compile(r"^(?:(?:sasl_)?(?:plaintext|ssl)://)?(?P<at>[^\s/]+:\d+)/\S+: (?P<why>.+)")
 
