@@ -11,14 +11,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
 
 from zkcoord.config import KafkaConfig, SchedulerConfig
 from zkcoord.errors import (
     AccessDenied,
     ConfigError,
     DecodeError,
+    LeaseLost,
     NodeMissing,
     RecordsTrimmed,
     SessionLost,
@@ -41,6 +41,7 @@ INCIDENTS = (
     AccessDenied,
     ConfigError,
     DecodeError,
+    LeaseLost,
     NodeMissing,
     RecordsTrimmed,
     StaleTerm,
@@ -138,37 +139,34 @@ class Serving:
             )
             with closing(duty.admin()) as admin:
                 check_queue(admin, description, timeout=CHECK_S)
-            while not self._stopping.is_set() and not session.lost.is_set():
-                follower = Follower.restore(duty)
-                try:
-                    self._stand_by(duty, follower)
-                finally:
-                    follower.close()
+            election = Election(session, "election", root=queue_path(self.queue))
+            while not self._stopping.is_set():
+                with closing(Follower.restore(duty)) as follower:
+                    lease = self._win(election, follower)
+                    if lease is not None:
+                        self._lead(duty, follower, lease)
 
-    def _stand_by(self, duty: Duty, follower: Follower) -> None:
-        """Campaign, follow the log meanwhile, and lead when elected."""
-        election = Election(duty.session, "election", root=queue_path(self.queue))
-        future = election.campaign_future(data=self._name.encode())
+    def _win(self, election: Election, follower: Follower) -> Lease | None:
+        """Campaign and follow the log meanwhile; None when stopping, or to restore afresh."""
         self.state = "standby"
-        try:
-            if not self._await_election(duty, follower, future):
-                return
-            self._lead(duty, follower, future.result())
-        finally:
-            withdraw(future)
-
-    def _await_election(self, duty: Duty, follower: Follower, future: Future[Lease]) -> bool:
-        while not future.done():
-            if self._stopping.is_set():
-                return False
-            if duty.session.lost.is_set():
-                raise SessionLost(f"the session of queue {self.queue!r}'s scheduler is lost")
+        while not self._stopping.is_set():
+            won: Lease | None = None
+            promise = election.campaign_future(data=self._name.encode())
             try:
-                follower.follow(FOLLOW_S)
+                while not promise.done() and not self._stopping.is_set():
+                    follower.follow(FOLLOW_S)
+                if promise.done():
+                    won = promise.result()
+                return won
+            except SessionLost:
+                log.info("queue %s: the session of this standby was renewed", self.queue)
             except RecordsTrimmed as error:
-                log.info("queue %s: this standby fell behind the log's trim: %s", self.queue, error)
-                return False
-        return True
+                log.info("queue %s: this standby fell behind the trim: %s", self.queue, error)
+                return None
+            finally:
+                if won is None:
+                    promise.give_up()  # a lease that came all the same is given back
+        return None
 
     def _lead(self, duty: Duty, follower: Follower, lease: Lease) -> None:
         self.term = lease.token
@@ -193,7 +191,8 @@ class Serving:
         finally:
             self.term = None
             self.state = "standby"
-            lease.release(timeout=RELEASE_S)
+            with suppress(LeaseLost):
+                lease.release(RELEASE_S)
             log.info(
                 "queue %s: term %d ended: %s, after %.1f s",
                 self.queue,
@@ -203,15 +202,3 @@ class Serving:
             )
             if leading is not None:
                 leading.close()
-
-
-def withdraw(future: Future[Lease]) -> None:
-    """Leave an election that was not won; a lease that comes all the same is released."""
-    if future.done() or future.cancel():
-        return
-    future.add_done_callback(_give_back)
-
-
-def _give_back(future: Future[Lease]) -> None:
-    if not future.cancelled() and future.exception() is None:
-        future.result().release(timeout=RELEASE_S)
