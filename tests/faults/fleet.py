@@ -15,9 +15,13 @@ from typing import Any
 
 import msgspec
 
+from tests.faults.history import History
 from zkcoord.config import KafkaConfig, QueueConfig
-from zkcoord.kafka import Admin, Producer
-from zkcoord.queue.administration import QueueDescription, create_queue, queue_path
+from zkcoord.core.outputs import POSITION_KEY
+from zkcoord.core.records import Batch, Inbox, Position, Run
+from zkcoord.kafka import BEGINNING, Admin, Producer, Reader, Record, read_compacted
+from zkcoord.queue.administration import QueueDescription, create_queue
+from zkcoord.queue.following import read_position
 from zkcoord.zk import Session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +89,7 @@ class Fleet:
         self.schedulers: dict[str, Process] = {}
         self.agents: dict[str, Process] = {}
         self._count = 0
+        self._history: History | None = None
 
     # --- set-up ---------------------------------------------------------------------------------
 
@@ -117,6 +122,8 @@ class Fleet:
             if process.alive:
                 process.resume()
             process.kill()
+        if self._history is not None:
+            self._history.close()
 
     # --- what goes on ---------------------------------------------------------------------------
 
@@ -150,6 +157,17 @@ class Fleet:
             assert producer.flush(30) == 0
         return ids
 
+    def submit_bytes(self, count: int, *, size: int, priority: str = "normal") -> None:
+        """Submit tasks whose records are about `size` bytes, without ids."""
+        body = msgspec.json.encode({"task": "nap", "kwargs": {"filler": "x" * (size - 60)}})
+        topic = getattr(self.description.topics, priority)
+        with Producer(self.kafka_config, client_id="test", linger_s=0.005) as producer:
+            for n in range(count):
+                producer.send(topic, body)
+                if n % 1000 == 999:
+                    producer.flush(30)
+            assert producer.flush(60) == 0
+
     def ledgers(self) -> list[dict[str, Any]]:
         """All lines of all agents' ledgers."""
         lines = []
@@ -171,9 +189,79 @@ class Fleet:
         self._count += 1
         return f"{kind}-{self._count}-{os.getpid()}"
 
+    # --- what happened --------------------------------------------------------------------------
+
     @property
-    def election(self) -> str:
-        return queue_path(self.queue) + "/election"
+    def history(self) -> History:
+        """The log's story up to now."""
+        if self._history is None:
+            self._history = History(self.kafka_config, self.description.topics.log)
+        self._history.update()
+        return self._history
+
+    def history_if_ended(self, ids: set[str]) -> History | None:
+        """The log's story once all of `ids` have ended, else None."""
+        history = self.history
+        return history if history.ended(ids) else None
+
+    def depth(self) -> int:
+        """Tasks that were accepted and have not ended."""
+        history = self.history
+        return len(history.accepted) - len(history.ends)
+
+    def orders(self) -> set[tuple[str, int]]:
+        """(id, attempt) of everything that agents were ever told to run."""
+        topic = self.description.topics.inbox
+        found = set()
+        for record in self._all_of(topic):
+            inbox = msgspec.msgpack.decode(record.value or b"", type=Inbox)
+            found |= {(o.id, o.attempt) for o in inbox.orders if isinstance(o, Run)}
+        return found
+
+    def dead_letters(self, count: int) -> list[bytes | None]:
+        """The values of all dead letters once there are at least `count`, else nothing."""
+        letters = [record.value for record in self._all_of(self.description.topics.dead)]
+        return letters if len(letters) >= count else []
+
+    def checkpoint_position(self) -> Position | None:
+        """Where the checkpoint says that a fold may start, once it does."""
+        table = read_compacted(
+            self.kafka_config, self.description.topics.checkpoint, client_id="test", timeout=10
+        )
+        return read_position(table.get(POSITION_KEY))
+
+    def check(self, ids: set[str]) -> None:
+        """The invariants: one end per task, nothing acted on that the log does not say."""
+        history = self.history
+        assert history.violations == []
+        assert {i: s for i, s in history.ends.items() if len(s) > 1} == {}
+        assert ids - history.accepted.keys() == set(), "lost"
+        assert {i: n for i, n in history.accepted.items() if n > 1 and i in ids} == {}
+        assert history.states(ids) == {"succeeded": len(ids)}
+        started = {(e["id"], e["attempt"]) for e in self.ledgers() if e["event"] == "start"}
+        assert started - history.dispatched == set(), "started without a dispatch in the log"
+        assert self.orders() - history.dispatched == set(), "sent before it was read back"
+
+    @staticmethod
+    def encode(batch: Batch) -> bytes:
+        return msgspec.msgpack.encode(batch)
+
+    @staticmethod
+    def decode(value: bytes | None) -> Batch:
+        return msgspec.msgpack.decode(value or b"", type=Batch)
+
+    def _all_of(self, topic: str) -> list[Record]:
+        with Admin(self.kafka_config) as admin:
+            ends = {(topic, p): end for p, (_, end) in admin.offsets(topic).items()}
+        records: list[Record] = []
+        with Reader(self.kafka_config, client_id="test") as reader:
+            reader.assign(dict.fromkeys(ends, BEGINNING))
+            wanted = {place: end for place, end in ends.items() if end > 0}
+            deadline = time.monotonic() + 20
+            while any(reader.positions()[place] < end for place, end in wanted.items()):
+                assert time.monotonic() < deadline, f"{topic} was not read to its end"
+                records += reader.read(1000, 0.5)
+        return records
 
 
 def _last_word(text: str) -> str:
