@@ -18,7 +18,15 @@ from zkcoord.queue.blocking import refuse_in_event_loop
 from zkcoord.queue.handlers import Handler
 from zkcoord.queue.options import TaskOptions
 from zkcoord.queue.submitter import Order, Submitter
-from zkcoord.queue.task import ContextTask, OptionChanges, Submittable, Task, TaskDecorator, changed
+from zkcoord.queue.task import (
+    ContextTask,
+    OptionChanges,
+    Submittable,
+    Task,
+    TaskDecorator,
+    changed,
+    check_name,
+)
 from zkcoord.queue.ticket import Ticket
 from zkcoord.queue.topics import NAMESPACE, Topics
 from zkcoord.zk import Session
@@ -139,7 +147,8 @@ class Queue:
     ) -> Ticket[Any]:
         """Submit a task by its name; no function is needed here. Otherwise as ``task.submit``."""
         refuse_in_event_loop("queue.submit_raw()", "await queue.submit_raw_async(...)")
-        return self.opened().submit(_raw_order(task, args, kwargs, options))
+        order = _raw_order(task, args, kwargs, options)
+        return self.opened().submit(order)
 
     async def submit_raw_async(
         self,
@@ -149,8 +158,9 @@ class Queue:
         **options: Unpack[OptionChanges],
     ) -> Ticket[Any]:
         """:meth:`submit_raw` for asyncio."""
+        order = _raw_order(task, args, kwargs, options)
         submitter = await self.opened_async()
-        return await submitter.submit_async(_raw_order(task, args, kwargs, options))
+        return await submitter.submit_async(order)
 
     def submit_raw_nowait(
         self,
@@ -160,7 +170,8 @@ class Queue:
         **options: Unpack[OptionChanges],
     ) -> Ticket[Any]:
         """Submit a task by its name without waiting, as ``task.submit_nowait``."""
-        return self.opened().submit_nowait(_raw_order(task, args, kwargs, options))
+        order = _raw_order(task, args, kwargs, options)
+        return self.opened().submit_nowait(order)
 
     def control(self, control: Control, *, timeout: float | None = None) -> None:
         """Write a control record (cancel, reprioritize, pause, resume) and wait until confirmed.
@@ -266,5 +277,6 @@ def _raw_order(
     kwargs: Mapping[str, Any] | None,
     options: OptionChanges,
 ) -> Order:
+    check_name(task)
     chosen = changed(TaskOptions(), options)
     return Order(task, tuple(args), dict(kwargs or {}), chosen, _decode_any)

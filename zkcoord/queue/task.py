@@ -82,10 +82,7 @@ class Submittable(Generic[P, R]):
     def __init__(
         self, queue: Opener, name: str, function: Callable[..., Any], options: TaskOptions
     ) -> None:
-        try:
-            attributes.label("name", name, LIMITS.task_chars_max)
-        except Unreadable as error:
-            raise ConfigError(f"task {name[:60]!r}: {error.detail}") from None
+        check_name(name)
         if options.id is not None:
             raise ConfigError(f"task {name!r}: id: belongs to one submission, not to the task")
         self.name = name
@@ -135,7 +132,8 @@ class Submittable(Generic[P, R]):
             RuntimeError: called inside an event loop; use ``await task.submit_async(...)``.
         """
         refuse_in_event_loop(f"{self.name}.submit()", f"await {self.name}.submit_async(...)")
-        return self._queue.opened().submit(self._order(args, kwargs))
+        order = self._order(args, kwargs)
+        return self._queue.opened().submit(order)
 
     def submit_nowait(self, *args: P.args, **kwargs: P.kwargs) -> Ticket[R]:
         """Hand over to the send buffer and return at once: for many tasks.
@@ -148,12 +146,14 @@ class Submittable(Generic[P, R]):
             BufferFull: wait for confirmations, then go on.
             Rejected, TaskTooLarge, TypeError, ValueError: as `submit`.
         """
-        return self._queue.opened().submit_nowait(self._order(args, kwargs))
+        order = self._order(args, kwargs)
+        return self._queue.opened().submit_nowait(order)
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Ticket[R]:
         """:meth:`submit` for asyncio; the same errors."""
+        order = self._order(args, kwargs)
         submitter = await self._queue.opened_async()
-        return await submitter.submit_async(self._order(args, kwargs))
+        return await submitter.submit_async(order)
 
     def _order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Order:
         if self._signature is not None:
@@ -204,6 +204,21 @@ class TaskDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+
+
+def check_name(name: str) -> None:
+    """Whether a task can be called `name`.
+
+    Raises:
+        ConfigError: it is empty, too long or cannot be printed.
+    """
+    try:
+        attributes.label("name", name, LIMITS.task_chars_max)
+        name.encode()
+    except Unreadable as error:
+        raise ConfigError(f"task {name[:60]!r}: {error.detail}") from None
+    except UnicodeEncodeError:
+        raise ConfigError(f"task {name[:60]!r}: name: holds a lone surrogate") from None
 
 
 def changed(options: TaskOptions, changes: OptionChanges) -> TaskOptions:
