@@ -262,6 +262,8 @@ class SchedulerConfig:
     Attributes:
         batch_facts_max, batch_bytes_max: bounds on one log record.
         received_s: a dispatch not reported received within this is sent again.
+        cancel_s: how long an agent may take to stop a cancelled or expired attempt before the task
+            ends without its answer.
         checkpoint_after_s: a task still live after this gets a checkpoint record.
         checkpoint_every_s: how often the fold's start position moves.
         history_s: how long the log is kept behind the checkpoint for readers of history.
@@ -271,6 +273,7 @@ class SchedulerConfig:
     batch_facts_max: int = 4000
     batch_bytes_max: int = 900_000
     received_s: float = 5.0
+    cancel_s: float = 30.0
     checkpoint_after_s: float = 30.0
     checkpoint_every_s: float = 15.0
     history_s: float = 3600.0
@@ -285,6 +288,7 @@ class SchedulerConfig:
                 "batch_bytes_max: must be within 65536 and 1900000",
             ),
             (0 < self.received_s <= 300, "received_s: must be within 0 and 300"),
+            (0 < self.cancel_s <= 3600, "cancel_s: must be within 0 and 3600"),
             (1 <= self.checkpoint_after_s <= 3600, "checkpoint_after_s: within 1 and 3600"),
             (1 <= self.checkpoint_every_s <= 3600, "checkpoint_every_s: within 1 and 3600"),
             (0 <= self.history_s <= 365 * 86400, "history_s: must be within 0 and 365 days"),

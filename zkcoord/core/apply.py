@@ -83,8 +83,7 @@ class Fold:
         self.at = self.state.at = at
         self.index = 0
         self.effects = []
-        if sent > self.state.sent:
-            self._settle(sent)
+        self.settle(sent)
 
     def batch(self, batch: Batch, offset: int) -> Effects:
         """Apply the whole batch at log offset `offset`; what is to be sent because of it."""
@@ -303,9 +302,11 @@ class Fold:
             state.running_of[task.priority] -= 1
         task.phase = ENDED
 
-    def _settle(self, sent: int) -> None:
+    def settle(self, sent: int) -> None:
         """Move the watermark; tombstones fall due where a task's last outputs are acknowledged."""
         state = self.state
+        if sent <= state.sent:
+            return
         state.sent = sent
         due = []
         for id_, offset in state.ended.items():

@@ -38,6 +38,11 @@ class Misread(msgspec.Struct, gc=False):
     id: str | None = None
     reply: int | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the value."""
+        return len(self.value or b"")
+
 
 class ControlRecord(msgspec.Struct, gc=False):
     """A control record that could be read, and its bytes."""
@@ -52,6 +57,7 @@ class ReportRecord(msgspec.Struct, gc=False):
 
     origin: Origin
     reports: Reports
+    size: int
 
 
 class Inputs:
@@ -123,4 +129,4 @@ def _reports(
     if reports.version != VERSION:
         detail = f"reports: version {reports.version} is not known"
         return Misread(origin, key, value, headers, "malformed", detail)
-    return ReportRecord(origin, reports)
+    return ReportRecord(origin, reports, len(value or b""))

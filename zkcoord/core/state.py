@@ -68,7 +68,9 @@ class State:
             self.running += 1
             self.running_of[task.priority] += 1
 
-    def position(self, offset: int, term: int, n: int) -> Position:
+    def position(
+        self, offset: int, term: int, n: int, inputs: dict[tuple[int, int], int]
+    ) -> Position:
         """Where a fold that starts at `offset` must begin; tasks are not in it."""
         return Position(
             version=VERSION,
@@ -76,7 +78,7 @@ class State:
             term=term,
             n=n,
             at=self.at,
-            inputs=[(source, part, next_) for (source, part), next_ in self.inputs.items()],
+            inputs=[(source, part, next_) for (source, part), next_ in inputs.items()],
             sent=self.sent,
             paused=self.paused,
             ended=list(self.ended.items()),
