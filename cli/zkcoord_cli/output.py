@@ -102,8 +102,11 @@ class Output:
         self._talk("warning: ", "yellow", text)
 
     def error(self, text: str, hint: str = "") -> None:
-        """An error and what to do about it, on stderr."""
-        self._talk("error: ", "red", text)
+        """An error and what to do about it, on stderr; further lines of `text` are details."""
+        first, *details = text.splitlines() or [""]
+        self._talk("error: ", "red", first)
+        for line in details:
+            self._talk("  ", "white", line)
         if hint:
             self._talk("  try: ", "cyan", hint)
 

@@ -27,6 +27,7 @@ class Story:
     """What the log says of one task."""
 
     id: str
+    task: str
     priority: int
     submitted: float
     waits: list[tuple[float, float]] = field(default_factory=list)  # could start, had not
@@ -61,7 +62,7 @@ class History:
     stories: dict[str, Story] = field(default_factory=dict)
     rejected: Counter[str] = field(default_factory=Counter)
     dispatches: list[tuple[float, int, str, int]] = field(default_factory=list)
-    terms: list[int] = field(default_factory=list)
+    terms: list[tuple[int, str]] = field(default_factory=list)  # (term, leader), in order
     superseded: int = 0
 
 
@@ -75,9 +76,9 @@ def _tell(history: History, batch: r.Batch, fact: r.Fact) -> None:
     at = batch.at
     match fact:
         case r.TermOpened():
-            history.terms.append(batch.term)
+            history.terms.append((batch.term, fact.leader))
         case r.Accepted(task=task):
-            story = Story(task.id, task.priority, task.origin.timestamp)
+            story = Story(task.id, task.task, task.priority, task.origin.timestamp)
             story.ready(max(at, fact.due))
             history.stories[task.id] = story
         case r.Rejected():

@@ -6,6 +6,7 @@ they need to know stands in a JSON file whose path is in ``ZKCOORD_DEMO``.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -78,6 +79,12 @@ async def summarise(ctx: TaskContext, number: int, name: str, text: str) -> str:
         lease.check()
         append(Path(_plan.folder) / file, line)
     return answer
+
+
+@queue.task(name="ponder", attempts=3, timeout=30)
+async def ponder(seconds: float) -> None:
+    """Occupy a slot for a moment: what the burst is made of."""
+    await asyncio.sleep(seconds)
 
 
 async def _ask(prompt: str) -> str:
