@@ -10,7 +10,21 @@
 ``zkcoord local up`` runs a stack in the background; :func:`find_running` finds it.
 """
 
-from zkcoord.local.proxy import Proxy
-from zkcoord.local.stack import Stack
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Proxy", "Stack"]
+if TYPE_CHECKING:
+    from zkcoord.local.proxy import Proxy
+    from zkcoord.local.running import RunningStack, find_running
+    from zkcoord.local.stack import Stack
+
+__all__ = ["Proxy", "RunningStack", "Stack", "find_running"]
+
+# Looking for a running stack is on the way of every command: it must not import the servers' side.
+_HOMES = {"Proxy": "proxy", "RunningStack": "running", "Stack": "stack", "find_running": "running"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import os
 import ssl
@@ -20,6 +21,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from zkcoord.errors import StackError
 
@@ -103,23 +105,13 @@ def _fetch_once(item: Download, advance: Progress) -> None:
     item.target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{item.target.name}.", dir=item.target.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
-            digest = hashlib.sha256()
-            with urllib.request.urlopen(  # noqa: S310 (the scheme is the user's own mirror)
-                item.url, timeout=_QUIET_SECONDS, context=ssl.create_default_context()
-            ) as answer:
-                size = 0
-                while chunk := answer.read(_CHUNK):
-                    size += len(chunk)
-                    if size > item.size:
-                        raise ValueError(f"more than the {item.size} bytes that are pinned")
-                    digest.update(chunk)
-                    file.write(chunk)
-                    advance(len(chunk))
-            if digest.hexdigest() != item.sha256:
-                raise ValueError(
-                    f"SHA-256 is {digest.hexdigest()}, pinned is {item.sha256}; nothing was kept"
-                )
+        with (
+            os.fdopen(handle, "wb") as file,
+            urllib.request.urlopen(  # noqa: S310 (the scheme is the user's own mirror)
+                item.url, timeout=_QUIET_SECONDS, context=_tls()
+            ) as answer,
+        ):
+            _copy(answer, file, item, advance)
         # Another process may have put the same file there meanwhile: it is the same file.
         Path(name).replace(item.target)
     except BaseException:
@@ -127,12 +119,36 @@ def _fetch_once(item: Download, advance: Progress) -> None:
         raise
 
 
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _copy(answer: IO[bytes], file: IO[bytes], item: Download, advance: Progress) -> None:
+    """Copy and check; ValueError when it is not what is pinned."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := answer.read(_CHUNK):
+        size += len(chunk)
+        if size > item.size:
+            raise ValueError(f"more than the {item.size} bytes that are pinned")
+        digest.update(chunk)
+        file.write(chunk)
+        advance(len(chunk))
+    if size < item.size:
+        raise ConnectionError(f"the connection ended after {size} of {item.size} bytes")
+    if digest.hexdigest() != item.sha256:
+        raise ValueError(
+            f"SHA-256 is {digest.hexdigest()}, pinned is {item.sha256}; nothing was kept"
+        )
+
+
 @contextlib.contextmanager
 def _progress(title: str, total: int) -> Iterator[Progress]:
     """Yield a thread-safe function that takes how many bytes came (less than none: undone)."""
+    if not sys.stderr.isatty():
+        yield _lines(title, total)
+        return
     try:
-        if not sys.stderr.isatty():
-            raise ImportError
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
     except ImportError:

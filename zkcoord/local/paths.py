@@ -24,5 +24,5 @@ def state_dir() -> Path:
 
 
 def data_dir(name: str) -> Path:
-    """The default data folder of a stack that is named: ``$XDG_DATA_HOME/zkcoord/stacks/<name>``."""
+    """The default data folder of a stack: ``$XDG_DATA_HOME/zkcoord/stacks/<name>``."""
     return _home("XDG_DATA_HOME", ".local/share") / "stacks" / name

@@ -16,6 +16,10 @@ _LOWEST, _HIGHEST = 18000, 32000
 _TRIES = 500
 
 
+class PortTaken(StackError):
+    """A server's port is in use by another program."""
+
+
 def is_free(port: int) -> bool:
     """Whether a server could listen there now (connections in TIME_WAIT do not count)."""
     with socket.socket() as probe:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
 import threading
@@ -159,9 +160,10 @@ class Proxy:
         """
 
         def change() -> None:
-            for direction, closed in (("up", up), ("down", down)):
-                if closed:
-                    self._ways[direction].open.clear()
+            if up:
+                self._ways["up"].open.clear()
+            if down:
+                self._ways["down"].open.clear()
 
         self._call(change)
 
@@ -246,7 +248,10 @@ class Proxy:
             self._accepted += 1
             link = _Link(client, self._server, self._ways, self._cut_now)
             self._links.add(link)
-            link.task.add_done_callback(lambda _, link=link: self._links.discard(link))
+            link.task.add_done_callback(functools.partial(self._forget, link))
+
+    def _forget(self, link: _Link, _: asyncio.Task[None]) -> None:
+        self._links.discard(link)
 
     def _stop_listening(self) -> None:
         if self._acceptor is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zkcoord.errors import StackError
 from zkcoord.local import probe
-from zkcoord.local.ports import HOST, is_free
+from zkcoord.local.ports import HOST, PortTaken, is_free
 from zkcoord.local.process import GuardedProcess
 
 READY_SECONDS = 60.0
@@ -57,6 +57,11 @@ class Server(ABC):
         return self._process is not None and self._process.alive and self._process.paused
 
     @property
+    def ended(self) -> int | None:
+        """Its exit status when it ended by itself; None while it runs, or when we stopped it."""
+        return None if self._process is None else self._process.status
+
+    @property
     def condition(self) -> str:
         """``running``, ``paused`` or ``down``."""
         if not self.alive:
@@ -82,7 +87,7 @@ class Server(ABC):
             return
         for port in self.ports:
             if not is_free(port):
-                raise StackError(
+                raise PortTaken(
                     f"{self.name} cannot listen on {HOST}:{port}: another program does",
                     hint="stop that program, or choose other ports",
                 )
@@ -93,7 +98,7 @@ class Server(ABC):
         """Start it and wait until it answers.
 
         Raises:
-            StackError: it ended, or does not answer in `timeout` seconds; with its log's last lines.
+            StackError: it ended, or does not answer in `timeout` seconds; its log's end is told.
         """
         self.launch()
         self.wait_ready(timeout)
@@ -102,7 +107,7 @@ class Server(ABC):
         """Wait until it answers a request.
 
         Raises:
-            StackError: it ended, or does not answer in `timeout` seconds; with its log's last lines.
+            StackError: it ended, or does not answer in `timeout` seconds; its log's end is told.
         """
         deadline = time.monotonic() + timeout
         process = self._running()

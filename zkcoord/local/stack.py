@@ -15,7 +15,7 @@ from zkcoord.local import jars, probe
 from zkcoord.local.broker import KafkaBroker
 from zkcoord.local.folder import DataFolder, Layout
 from zkcoord.local.java import find_java
-from zkcoord.local.ports import HOST
+from zkcoord.local.ports import HOST, PortTaken
 from zkcoord.local.proxy import Proxy
 from zkcoord.local.servers import READY_SECONDS, Server, ZooKeeperServer
 
@@ -60,7 +60,7 @@ class Stack:
                 folder, deleted at the end, when None.
             broker_proxies: put a :class:`Proxy` in front of each broker and advertise it, so that
                 clients can be cut off from Kafka. :attr:`kafka` then names the proxies.
-            zookeeper_port: the first server's port for clients, the others follow; chosen when None.
+            zookeeper_port: the first server's port for clients, the others follow; None: any.
             kafka_port: likewise for brokers.
             timeout: seconds until all must answer.
         """
@@ -109,9 +109,9 @@ class Stack:
             try:
                 self._start_once(path, str(java.program), root)
             except BaseException as error:
-                again = self._named is None and attempt < _STARTS and _collided(self.servers)
+                lost_race = not self._wanted and _collided(error, self.servers)
                 self.close()
-                if not (again and isinstance(error, StackError)):
+                if self._named is not None or not lost_race or attempt == _STARTS:
                     raise
             else:
                 break
@@ -220,8 +220,8 @@ def _wanted(
     return wanted
 
 
-def _collided(servers: list[Server]) -> bool:
-    """Whether a server of a failed start found its port taken."""
-    return any(
-        "Address already in use" in server.log_tail(200) or not server.alive for server in servers
+def _collided(error: BaseException, servers: list[Server]) -> bool:
+    """Whether a start failed because a port was taken after it was chosen."""
+    return isinstance(error, PortTaken) or any(
+        "Address already in use" in server.log_tail(200) for server in servers
     )

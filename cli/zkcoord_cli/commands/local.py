@@ -1,0 +1,201 @@
+"""`zkcoord local`: real servers on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkcoord_cli.exit_codes import ExitCode
+from zkcoord_cli.options import json_option, timeout_option
+from zkcoord_cli.output import Output, pass_output, schema_name
+
+if TYPE_CHECKING:
+    from zkcoord.local import RunningStack
+
+_COUNTS = click.Choice(["1", "3"])
+
+name_option = click.option(
+    "--name", default="default", metavar="NAME", help="Which stack; several can run side by side."
+)
+
+
+@click.group(name="local")
+def command() -> None:
+    """Start, look at and stop real ZooKeeper and Kafka servers on this machine.
+
+    Commands of the same user find a running stack by themselves, without --zookeeper and --kafka.
+
+    \b
+    zkcoord local up
+    zkcoord local up --name three --zookeepers 3 --brokers 3
+    """
+
+
+@command.command()
+@name_option
+@click.option("--zookeepers", type=_COUNTS, default="1", help="ZooKeeper servers.")
+@click.option("--brokers", type=_COUNTS, default="1", help="Kafka brokers.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    show_default="one per name in your data folder",
+    help="Where the servers keep their data; it outlives `down`.",
+)
+@click.option(
+    "--zookeeper-port",
+    type=click.IntRange(1024, 65530),
+    metavar="PORT",
+    show_default="a free one, kept",
+    help="Port of the first ZooKeeper server; the others follow.",
+)
+@click.option(
+    "--kafka-port",
+    type=click.IntRange(1024, 65530),
+    metavar="PORT",
+    show_default="a free one, kept",
+    help="Port of the first broker; the others follow.",
+)
+@click.option(
+    "--mirror",
+    envvar="ZKCOORD_MAVEN_MIRROR",
+    metavar="URL",
+    show_default="Maven Central",
+    help="The Maven repository that the servers' jars are fetched from.",
+)
+@timeout_option(60.0, "How long the servers may take until they answer.")
+@json_option
+@pass_output
+def up(  # noqa: PLR0913, PLR0917 (click passes every option as an argument)
+    output: Output,
+    name: str,
+    zookeepers: str,
+    brokers: str,
+    data: Path | None,
+    zookeeper_port: int | None,
+    kafka_port: int | None,
+    mirror: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Start servers in the background, and return when they answer.
+
+    The first start fetches about 50 MB of pinned, checked jars into your cache folder; later ones
+    work offline. Java 17 or later is taken from JAVA_HOME, PATH, or the extra zkcoord[java].
+    Nothing happens when the stack runs already.
+
+    \b
+    zkcoord local up
+    zkcoord local up --name spare --data ./spare --kafka-port 9092
+    """
+    from zkcoord.local import background
+
+    stack = background.up(
+        name=name,
+        zookeepers=int(zookeepers),
+        brokers=int(brokers),
+        data=data,
+        zookeeper_port=zookeeper_port,
+        kafka_port=kafka_port,
+        mirror=mirror,
+        timeout=timeout,
+    )
+    if as_json:
+        output.json(schema_name("local", "up"), _document(stack))
+        return
+    output.fields([("zookeeper", stack.zookeeper), ("kafka", stack.kafka), ("data", stack.data)])
+    output.note("stop it with: zkcoord local down" + _flag(name))
+
+
+@command.command()
+@name_option
+@json_option
+@pass_output
+def status(output: Output, name: str, as_json: bool) -> int:
+    """Ask every server of a running stack how it is; status 4 when one does not answer.
+
+    \b
+    zkcoord local status
+    zkcoord local status --json
+    """
+    from zkcoord.local import background
+
+    stack, conditions = background.look(name)
+    healthy = all(text != "silent" and "ended" not in text for text in conditions.values())
+    if as_json:
+        document = _document(stack)
+        for server in document["servers"]:
+            server["condition"] = conditions[server["name"]]
+        output.json(schema_name("local", "status"), {**document, "healthy": healthy})
+    else:
+        rows = [(s.name, conditions[s.name], s.address, s.pid, s.log) for s in stack.servers]
+        output.table(("SERVER", "CONDITION", "ADDRESS", "PID", "LOG"), rows, right=("PID",))
+        if not healthy:
+            output.warn("a server does not answer; its log says more: zkcoord local logs SERVER")
+    return ExitCode.OK if healthy else ExitCode.CANNOT_CONNECT
+
+
+@command.command()
+@click.argument("server", required=False)
+@name_option
+@click.option("--lines", "-n", type=click.IntRange(1, 100_000), default=30, help="How many.")
+@click.option("--follow", "-f", is_flag=True, help="Go on printing what is added, until Ctrl-C.")
+@json_option
+@pass_output
+def logs(
+    output: Output, server: str | None, name: str, lines: int, follow: bool, as_json: bool
+) -> None:
+    """Print the last lines of the servers' logs, or of one SERVER such as broker-1.
+
+    Works after the stack has ended too.
+
+    \b
+    zkcoord local logs broker-1 -n 100
+    zkcoord local logs --follow
+    """
+    from zkcoord.local import logfiles
+
+    files = logfiles.of_stack(name, server)
+    if as_json:
+        tails = {title: logfiles.tail(path, lines) for title, path in files.items()}
+        output.json(
+            schema_name("local", "logs"),
+            {"name": name, "logs": [{"server": s, "lines": tail} for s, tail in tails.items()]},
+        )
+        return
+    for title, line in logfiles.read(files, lines, follow=follow):
+        output.line(f"{title}  {line}" if len(files) > 1 else line)
+
+
+@command.command()
+@name_option
+@click.option("--delete-data", is_flag=True, help="Delete its data folder too.")
+@json_option
+@pass_output
+def down(output: Output, name: str, delete_data: bool, as_json: bool) -> None:
+    """Stop a stack; no process is left. The data stays for the next `up`.
+
+    \b
+    zkcoord local down
+    zkcoord local down --name spare --delete-data
+    """
+    from zkcoord.local import background
+
+    ran = background.down(name, delete_data=delete_data)
+    if as_json:
+        output.json(schema_name("local", "down"), {"name": name, "ran": ran})
+    else:
+        output.note(f"{name} has stopped" if ran else f"no stack named {name} was running")
+
+
+def _document(stack: RunningStack) -> dict[str, Any]:
+    document = asdict(stack)
+    document["servers"] = [asdict(server) for server in stack.servers]
+    return document
+
+
+def _flag(name: str) -> str:
+    return "" if name == "default" else f" --name {name}"
