@@ -31,9 +31,7 @@ class Fleet:
     def start(self, name: str, module: str, *arguments: str) -> None:
         """Run ``python -m module arguments`` as `name`."""
         command = ["/usr/bin/env", *self._variables, sys.executable, "-m", module, *arguments]
-        self._children[name] = GuardedProcess(
-            command, folder=self._folder, log=self.log(name)
-        )
+        self._children[name] = GuardedProcess(command, folder=self._folder, log=self.log(name))
         self.lives[name] = (time.time(), None)
 
     def kill(self, name: str) -> float:

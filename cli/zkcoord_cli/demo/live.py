@@ -29,11 +29,11 @@ def picture(view: View, lives: Sequence[tuple[str, bool]], events: Sequence[str]
     processes = Text("processes  ")
     for name, alive in lives:
         processes.append(name + " ", style="green" if alive else "red strike")
-    ended = "  ".join(f"{state} {count}" for state, count in sorted(view.ended.items())) or "-"
+    states = "  ".join(f"{state} {count}" for state, count in sorted(view.ended.items())) or "-"
     repeated = "  ".join(f"{why} {count}" for why, count in sorted(view.repeated.items())) or "-"
     return Group(
         table,
-        Text(f"ended      {ended}"),
+        Text(f"ended      {states}"),
         Text(f"repeated   {repeated}"),
         Text(f"terms      {len(view.terms)}"),
         processes,
@@ -42,10 +42,10 @@ def picture(view: View, lives: Sequence[tuple[str, bool]], events: Sequence[str]
 
 
 class Screen:
-    """Shows the demo's progress on stderr."""
+    """Shows the demo's progress on `console`, which writes to stderr."""
 
-    def __init__(self, *, color: bool) -> None:
-        self._console = Console(stderr=True, no_color=not color, highlight=False)
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._live: Live | None = None
         self._said_at = 0.0
         self._began = time.monotonic()

@@ -19,7 +19,7 @@ from zkcoord_cli.demo.report import History, Story, tell
 class LogTail:
     """A thread that folds the log into a :class:`~.report.History` as it grows.
 
-    The void rule is the library's own: a :class:`~zkcoord.core.replica.Replica` decides what counts.
+    The void rule is the library's own: its :class:`~zkcoord.core.replica.Replica` says what counts.
     """
 
     def __init__(self, kafka: KafkaConfig, topic: str, queue: str) -> None:

@@ -7,40 +7,20 @@ they need to know stands in a JSON file whose path is in ``ZKCOORD_DEMO``.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from pathlib import Path
 
 import httpx
-import msgspec
 
 from zkcoord import Lock, Queue, Retry, TaskContext
+from zkcoord_cli.demo.plan import FILES, read_plan
 from zkcoord_cli.demo.shared_file import Line, append
 
-FILES = ("even.jsonl", "odd.jsonl")
 LOCK_WAIT_S = 30.0
 CALL_TIMEOUT_S = 30.0
 
 
-class Plan(msgspec.Struct):
-    """What all processes of one demo agree on."""
-
-    queue: str
-    namespace: str
-    zookeeper: str
-    kafka: str
-    folder: str
-    base_url: str
-    model: str
-    api_key_file: str | None = None
-
-
-def plan() -> Plan:
-    """Read the plan that ``ZKCOORD_DEMO`` names."""
-    return msgspec.json.decode(Path(os.environ["ZKCOORD_DEMO"]).read_bytes(), type=Plan)
-
-
-_plan = plan()
+_plan = read_plan()
 queue = Queue(_plan.queue, kafka=_plan.kafka, zookeeper=_plan.zookeeper, namespace=_plan.namespace)
 _clients: list[httpx.AsyncClient] = []
 
