@@ -127,7 +127,9 @@ class Serving:
 
     def _serve(self) -> None:
         """One session: check, then stand by and lead in turn."""
-        with self._connect() as session:
+        with closing(self._connect()) as session:
+            if not self._start(session):
+                return
             description = describe_queue(session, self.queue)
             duty = Duty(
                 description=description,
@@ -146,6 +148,16 @@ class Serving:
                     if lease is not None:
                         self._lead(duty, follower, lease)
 
+    def _start(self, session: Session) -> bool:
+        """Connect; False when asked to stop meanwhile."""
+        promise = session.start_future()
+        while not promise.done():
+            if self._stopping.wait(0.02):
+                promise.give_up()
+                return False
+        promise.result()
+        return True
+
     def _win(self, election: Election, follower: Follower) -> Lease | None:
         """Campaign and follow the log meanwhile; None when stopping, or to restore afresh."""
         self.state = "standby"
@@ -155,9 +167,8 @@ class Serving:
             try:
                 while not promise.done() and not self._stopping.is_set():
                     follower.follow(FOLLOW_S)
-                if promise.done():
-                    won = promise.result()
-                return won
+                won = promise.result() if promise.done() else None
+                return won  # noqa: TRY300 - the finally needs to know
             except SessionLost:
                 log.info("queue %s: the session of this standby was renewed", self.queue)
             except RecordsTrimmed as error:
