@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from zkcoord.config import KafkaConfig, SessionConfig
+from zkcoord.errors import NodeMissing
 from zkcoord.inspector import contenders, dead, queues, tasks
 from zkcoord.inspector.servers import Servers
 from zkcoord.inspector.views import (
@@ -98,28 +99,19 @@ class Inspector:
     def elections(self) -> list[ElectionView]:
         """All elections under ``/elections``, and those of the queues as ``queue/NAME``."""
         session = self.servers.session
-        found = [
-            contenders.election(session, name)
-            for name in contenders.names(session, contenders.ELECTIONS)
-        ]
-        for view in self.queues():
-            standing = [view.leader] if view.leader else []
-            found.append(
-                ElectionView(
-                    name=f"queue/{view.name}",
-                    path=f"/queues/{view.name}/election",
-                    leader=standing[0] if standing else None,
-                    standbys=view.standbys,
-                )
-            )
+        names = contenders.names(session, contenders.ELECTIONS)
+        names += [f"queue/{view.name}" for view in self.queues()]
+        found = []
+        for name in names:
+            try:
+                found.append(contenders.election(session, name))
+            except NodeMissing:
+                continue  # a queue that no scheduler ever served
         return found
 
     def election(self, name: str) -> ElectionView:
         """One election; ``queue/NAME`` is that of a queue. Raises NodeMissing."""
-        session = self.servers.session
-        kind, _, queue = name.partition("/")
-        path = f"/queues/{queue}/election" if kind == "queue" and queue else None
-        return contenders.election(session, name, path)
+        return contenders.election(self.servers.session, name)
 
     def task(self, queue: str, task_id: str, *, timeout: float = 60.0) -> TaskHistory:
         """A task and its history from the log. Raises NodeMissing when nothing mentions it."""

@@ -1,9 +1,4 @@
-"""Locks and elections: who holds, who waits, since when.
-
-The nodes of a lock or an election are ephemeral and sequential; ZooKeeper gives each a creation
-transaction id (czxid) that rises with every write of the ensemble, so the order of czxids is the
-order of arrival, and the first node's czxid is the holder's fencing token.
-"""
+"""Locks and elections: who holds, who waits, since when."""
 
 from __future__ import annotations
 
@@ -11,37 +6,43 @@ import time
 
 from zkcoord.errors import NodeMissing
 from zkcoord.inspector.views import ContenderView, ElectionView, LockView
+from zkcoord.recipes.contenders import Standing
+from zkcoord.recipes.contenders import contenders as read_contenders
 from zkcoord.zk import Session, Stat
 
 LOCKS = "/locks"
 ELECTIONS = "/elections"
+SHOWN_MAX = 10_000
+"""Contenders of one lock that are read, from the head."""
 IN_FLIGHT = 500
 """Reads that are under way at a time."""
 
 
-def contenders(session: Session, path: str) -> list[ContenderView]:
-    """All that queue in the folder `path`, first come first.
-
-    Nodes that go away while we look are left out. Raises NodeMissing when the folder is not there.
-    """
-    found = [
-        (stat.czxid, data, stat.owner, stat.ctime / 1000)
-        for _, data, stat in read_children(session, path)
-        if stat.owner  # ephemeral: what is not is no contender
-    ]
-    found.sort(key=lambda entry: entry[0])
+def standing(session: Session, name: str, root: str) -> list[ContenderView]:
+    """All that queue for `name` below `root`, first come first."""
     now = time.time()
     return [
         ContenderView(
-            place=place,
-            name=data.decode("utf-8", "replace"),
-            token=czxid,
-            session=f"{owner & (2**64 - 1):#x}",
-            since=created,
-            age=max(0.0, now - created),
+            place=one.position,
+            name=_name(one),
+            host=one.identity.host if one.identity else "",
+            pid=one.identity.pid if one.identity else 0,
+            token=one.token,
+            session=f"{one.session & (2**64 - 1):#x}",
+            since=now - one.waited,
+            age=one.waited,
         )
-        for place, (czxid, data, owner, created) in enumerate(found)
+        for one in read_contenders(session, name, root=root, limit=SHOWN_MAX)
     ]
+
+
+def _name(one: Standing) -> str:
+    """What it published, what it calls itself, or which process it is."""
+    if one.identity is None:
+        return one.node
+    if one.identity.data:
+        return one.identity.data.decode("utf-8", "backslashreplace")
+    return one.identity.name or f"{one.identity.host}:{one.identity.pid}"
 
 
 def read_children(session: Session, path: str) -> list[tuple[str, bytes, Stat]]:
@@ -75,12 +76,13 @@ def names(session: Session, root: str) -> list[str]:
 
 def lock(session: Session, name: str) -> LockView:
     """A lock and its queue; a lock that nobody ever used is free, as ZooKeeper forgets it too."""
-    path = f"{LOCKS}/{name}"
-    try:
-        queue = contenders(session, path)
-    except NodeMissing:
-        queue = []
-    return LockView(name=name, path=path, holder=queue[0] if queue else None, waiters=queue[1:])
+    queue = standing(session, name, LOCKS)
+    return LockView(
+        name=name,
+        path=f"{LOCKS}/{name}",
+        holder=queue[0] if queue else None,
+        waiters=queue[1:],
+    )
 
 
 def locks(session: Session) -> list[LockView]:
@@ -88,10 +90,23 @@ def locks(session: Session) -> list[LockView]:
     return [lock(session, name) for name in names(session, LOCKS)]
 
 
-def election(session: Session, name: str, path: str | None = None) -> ElectionView:
-    """An election. Raises NodeMissing when nobody ever stood in it."""
-    path = path or f"{ELECTIONS}/{name}"
-    queue = contenders(session, path)
+def election(session: Session, name: str) -> ElectionView:
+    """An election; ``queue/NAME`` is that of a queue's schedulers.
+
+    Raises NodeMissing when nobody ever stood in it.
+    """
+    kind, _, queue = name.partition("/")
+    root, node = (
+        (f"/queues/{queue}", "election") if kind == "queue" and queue else (ELECTIONS, name)
+    )
+    found = standing(session, node, root)
+    if not found and session.nodes.exists(f"{root}/{node}") is None:
+        raise NodeMissing(
+            f"nobody has stood in an election {name!r}", hint="list them: zkcoord election list"
+        )
     return ElectionView(
-        name=name, path=path, leader=queue[0] if queue else None, standbys=queue[1:]
+        name=name,
+        path=f"{root}/{node}",
+        leader=found[0] if found else None,
+        standbys=found[1:],
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from zkcoord.core.records import AgentInfo, ClassPressure, Pressure, Priority
 from zkcoord.errors import NodeMissing
-from zkcoord.inspector.contenders import contenders, read_children
+from zkcoord.inspector.contenders import read_children, standing
 from zkcoord.inspector.servers import Servers, read_json
 from zkcoord.inspector.views import (
     AgentView,
@@ -98,16 +98,13 @@ def agents(session: Session, name: str) -> list[AgentView]:
 
 def schedulers(session: Session, name: str) -> list[ContenderView]:
     """The leader first, then the standbys in the order in which they would follow."""
-    try:
-        return contenders(session, f"{administration.queue_path(name)}/election")
-    except NodeMissing:
-        return []
+    return standing(session, "election", administration.queue_path(name))
 
 
 def _view(session: Session, description: QueueDescription, unread: Mapping[str, int]) -> QueueView:
     name = description.queue
     published = pressure(session, name)
-    standing = schedulers(session, name)
+    found = schedulers(session, name)
     classes = [
         _class(Priority(place), published, description, unread) for place in range(len(Priority))
     ]
@@ -121,8 +118,8 @@ def _view(session: Session, description: QueueDescription, unread: Mapping[str, 
         busy=published.busy if published else 0,
         pressure_age=max(0.0, time.time() - published.at) if published else None,
         pressure_term=published.term if published else None,
-        leader=standing[0] if standing else None,
-        standbys=standing[1:],
+        leader=found[0] if found else None,
+        standbys=found[1:],
         agents=len(agents(session, name)),
     )
 

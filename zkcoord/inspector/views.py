@@ -40,7 +40,7 @@ class ContenderView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         place: 0 holds; n waits behind n others.
-        name: what the contender says of itself.
+        name: what the contender calls itself. host, pid: its process.
         token: its fencing token; of an election's leader, the term.
         session: the ZooKeeper session that owns the node, in hexadecimal.
         since: when it entered the queue. age: for how long it has been there.
@@ -48,6 +48,8 @@ class ContenderView(msgspec.Struct, frozen=True, kw_only=True):
 
     place: int
     name: str
+    host: str
+    pid: int
     token: int
     session: str
     since: float

@@ -14,7 +14,8 @@ from zkcoord_cli.output import Output, pass_output, schema_name
 
 if TYPE_CHECKING:
     from zkcoord.inspector import ContenderView, Inspector
-    from zkcoord.recipes import Lease
+    from zkcoord.recipes.lease import Lease
+    from zkcoord.recipes.lock import Lock
     from zkcoord.settings import Settings
     from zkcoord_cli.guarded import Ending
 
@@ -68,20 +69,24 @@ def run(
     zkcoord lock run gpu-0 -- ./train.sh --epochs 3
     zkcoord lock run nightly --try -- pg_dump shop
     """
-    from zkcoord.errors import AcquireTimeout, ZkcoordError
-    from zkcoord.recipes import Lock
+    from contextlib import suppress
+
+    from zkcoord.errors import AcquireTimeout, LeaseLost, ZkcoordError
+    from zkcoord.recipes.lock import Lock
     from zkcoord.zk import Session
 
     _leave_on_signals()
     try:
         with Session(settings.need_zookeeper(), config=settings.session) as session:
             wanted = 0.0 if only_try else timeout
-            lease = _acquire(output, Lock(session, name), name, wanted)
+            label = f"lock run {arguments[0]}"
+            lease = _acquire(output, Lock(session, name, label=label), name, wanted)
             try:
                 pause = grace if grace is not None else session.negotiated_timeout / 4
                 ending = _run(output, lease, arguments, pause, session.negotiated_timeout)
             finally:
-                lease.release(timeout=5.0)
+                with suppress(LeaseLost):  # how it ended says so
+                    lease.release(timeout=5.0)
     except AcquireTimeout as error:
         output.error(str(error), f"see who waits: zkcoord lock show {name}")
         return LockRunCode.NOT_ACQUIRED
@@ -151,9 +156,9 @@ def show(output: Output, inspector: Inspector, name: str, as_json: bool) -> None
         output.line(f"lock {name} is free")
         return
     output.table(
-        ("PLACE", "NAME", "SINCE", "TOKEN", "SESSION"),
+        ("PLACE", "NAME", "HOST", "PID", "SINCE", "TOKEN"),
         [_row(one) for one in (view.holder, *view.waiters)],
-        right=("SINCE", "TOKEN"),
+        right=("PID", "SINCE", "TOKEN"),
     )
 
 
@@ -161,13 +166,13 @@ def _row(one: ContenderView) -> tuple[Any, ...]:
     from zkcoord_cli.formats import duration
 
     place = f"waits, {one.place} ahead" if one.place else "holds"
-    return place, one.name, duration(one.age), one.token, one.session
+    return place, one.name, one.host, one.pid, duration(one.age), one.token
 
 
-def _acquire(output: Output, lock: Any, name: str, timeout: float | None) -> Lease:
+def _acquire(output: Output, lock: Lock, name: str, timeout: float | None) -> Lease:
     if output.verbose:
         output.note(f"waiting for lock {name}")
-    lease: Lease = lock.acquire(timeout=timeout)
+    lease = lock.acquire(timeout=timeout)
     if output.verbose:
         output.note(f"lock {name} held, token {lease.token}")
     return lease

@@ -13,7 +13,7 @@ from zkcoord_cli.output import Output, pass_output, schema_name
 
 if TYPE_CHECKING:
     from zkcoord.inspector import Inspector, TaskHistory, TaskView
-    from zkcoord.queue.submitter import Submitter
+    from zkcoord.queue.handle import Queue
     from zkcoord.settings import Settings
 
 CLASSES = ("critical", "high", "normal", "low")
@@ -66,25 +66,24 @@ def submit(
     zkcoord task submit mail report --json-args '[2026, "may"]' --priority high --wait 60
     """
     from zkcoord.core.records import Priority
-    from zkcoord.queue.options import TaskOptions
-    from zkcoord.queue.submitter import Order
 
     args, kwargs = _arguments(given["arguments"], given["json_args"])
     wait: float | None = given["wait"]
-    options = TaskOptions(
-        priority=Priority[given["priority"].upper()],
-        deadline=given["deadline"],
-        delay=given["delay"],
-        timeout=given["attempt_timeout"],
-        attempts=given["attempts"],
-        requires=given["requires"],
-        tenant=given["tenant"],
-        id=given["task_id"],
-        result=wait is not None,
-    )
-    submitter = _submitter(settings, queue)
-    try:
-        ticket = submitter.submit(Order(task, args, kwargs, options, json.loads))
+    with _queue(settings, queue) as handle:
+        ticket = handle.submit_raw(
+            task,
+            args,
+            kwargs,
+            priority=Priority[given["priority"].upper()],
+            deadline=given["deadline"],
+            delay=given["delay"],
+            timeout=given["attempt_timeout"],
+            attempts=given["attempts"],
+            requires=given["requires"],
+            tenant=given["tenant"],
+            id=given["task_id"],
+            result=wait is not None,
+        )
         document: dict[str, Any] = {
             "queue": queue,
             "id": ticket.id,
@@ -99,8 +98,6 @@ def submit(
             output.note(f"task {ticket.id} submitted, waiting for its end")
             document["result"] = ticket.result(timeout=wait)
             document["state"] = "succeeded"
-    finally:
-        submitter.close(5.0)
     if as_json:
         output.json(schema_name("task", "submit"), document)
     elif wait is None:
@@ -137,14 +134,11 @@ def cancel(
 
     from zkcoord.core.records import Control
 
-    submitter = _submitter(settings, queue)
-    try:
+    with _queue(settings, queue) as handle:
         for task_id in task_ids:
-            submitter.control(
+            handle.control(
                 Control(action="cancel", id=task_id, reason=reason, who=getpass.getuser())
             )
-    finally:
-        submitter.close(5.0)
     if as_json:
         output.json(schema_name("task", "cancel"), {"queue": queue, "asked": list(task_ids)})
     else:
@@ -340,20 +334,15 @@ def _facts_of(view: TaskView) -> list[tuple[str, object]]:
     return pairs
 
 
-def _submitter(settings: Settings, queue: str) -> Submitter:
-    from zkcoord.config import SubmitterConfig
-    from zkcoord.queue.submitter import Submitter
-    from zkcoord.zk import Session
+def _queue(settings: Settings, queue: str) -> Queue:
+    from zkcoord.queue.handle import Queue
 
-    zookeeper = settings.need_zookeeper()
-
-    def connect() -> Session:
-        session = Session(zookeeper, config=settings.session)
-        session.start()
-        return session
-
-    return Submitter(
-        queue, settings.need_kafka(), SubmitterConfig(), connect=connect, owns_session=True
+    return Queue(
+        queue,
+        kafka=settings.need_kafka(),
+        zookeeper=settings.need_zookeeper(),
+        namespace=settings.namespace,
+        session=settings.session,
     )
 
 
