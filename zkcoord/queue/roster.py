@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from typing import TypeAlias
 
@@ -10,13 +11,16 @@ import msgspec
 
 from zkcoord.core.leader import Leader
 from zkcoord.core.records import AgentInfo
+from zkcoord.errors import EnsembleUnavailable
 from zkcoord.queue.administration import inbox_path
 from zkcoord.recipes import Joined, Left, Membership, Updated
 from zkcoord.zk import Session
 
 log = logging.getLogger("zkcoord.queue")
 
-Change: TypeAlias = Joined | Left | Updated
+Diff: TypeAlias = Joined | Left | Updated
+
+REREAD_S = 0.5
 
 _decode = msgspec.json.Decoder(AgentInfo).decode
 
@@ -30,32 +34,62 @@ class Roster:
     """
 
     def __init__(self, session: Session, queue: str) -> None:
-        self._changes: deque[Change] = deque()
-        self._complete = False
-        self._watch = Membership(session, inbox_path(queue)).watch(self._changes.append)
+        self._changes: deque[Diff] = deque()
+        self._told: set[int] = set()
+        self._membership = Membership(session, inbox_path(queue))
+        self._watch = self._membership.watch(self._heard)
+
+    def complete(self, leader: Leader, timeout: float) -> None:
+        """Tell the leader everybody who lives now, and that it knows them all.
+
+        Only then may it release attempts of agents that are not there: not earlier, so that no
+        running attempt is given away because its agent was merely not listed yet.
+
+        Raises:
+            EnsembleUnavailable: not within `timeout` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise EnsembleUnavailable(f"the agents were not listed within {timeout:g} s")
+            # Read after the watch was set: whoever is listed was told, will be, or has gone since.
+            present = {member.token for member in self._membership.members(left)}
+            again = time.monotonic() + REREAD_S
+            while not present <= self._told and time.monotonic() < again:
+                time.sleep(0.001)
+            if present <= self._told:
+                break
+        self.apply(leader)
+        leader.members_known()
 
     def apply(self, leader: Leader) -> bool:
         """Tell the leader what changed; whether anything did. Never blocks.
 
-        Once everybody who lived at the start is told, the leader may release the attempts of
-        agents that are not there: not earlier, so that no running attempt is given away because
-        its agent was merely not listed yet.
+        Raises:
+            CoordinationError: the watch ended by itself, such as AccessDenied.
         """
-        complete = self._complete or self._watch.ready.is_set()  # before the changes are taken
+        if self._watch.error is not None:
+            raise self._watch.error
         changes = self._changes
         changed = bool(changes)
         while changes:
             self._tell(leader, changes.popleft())
-        if complete and not self._complete:
-            self._complete = changed = True
-            leader.members_known()
         return changed
 
     def close(self) -> None:
         """Stop watching."""
         self._watch.close()
 
-    def _tell(self, leader: Leader, change: Change) -> None:
+    def _heard(self, change: Diff) -> None:
+        """On the session's dispatcher thread."""
+        self._changes.append(change)
+        if isinstance(change, Joined):
+            self._told.add(change.token)
+        elif isinstance(change, Left):
+            self._told.discard(change.token)
+
+    def _tell(self, leader: Leader, change: Diff) -> None:
         if isinstance(change, Left):
             leader.left(change.token)
             return

@@ -127,7 +127,7 @@ class Scheduler:
         return self._servings[queue].failure
 
     def _connect(self) -> Session:
-        return Session(self._zookeeper, config=self._session)
+        return Session(self._zookeeper, config=self._session, name=self.name)
 
 
 class _StopSignals:

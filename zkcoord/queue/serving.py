@@ -163,7 +163,7 @@ class Serving:
         self.state = "standby"
         while not self._stopping.is_set():
             won: Lease | None = None
-            promise = election.campaign_future(data=self._name.encode())
+            promise = election.campaign_future()
             try:
                 while not promise.done() and not self._stopping.is_set():
                     follower.follow(FOLLOW_S)

@@ -28,6 +28,7 @@ STALE_HINT = (
     "write the old epoch + 1000 into acceptedEpoch and currentEpoch of each, start them again"
 )
 DESCRIBE_TIMEOUT_S = 10.0
+MEMBERS_TIMEOUT_S = 10.0
 
 
 def take_over(duty: Duty, follower: Follower, lease: Lease) -> Leading | Ending:
@@ -71,6 +72,7 @@ def take_over(duty: Duty, follower: Follower, lease: Lease) -> Leading | Ending:
         )
         made.callback(intake.close)
         delivery.send(leader.resend())
+        roster.complete(leader, MEMBERS_TIMEOUT_S)
         upkeep = Upkeep(duty, lease.token, partitions, lambda: believes(lease))
         made.callback(upkeep.close)
         means = Means(
