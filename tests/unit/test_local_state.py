@@ -1,0 +1,172 @@
+"""What is remembered of running stacks and data folders, and how damage is explained."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from zkcoord.errors import StackError
+from zkcoord.local import background, logfiles, paths, ports, running
+from zkcoord.local.folder import DataFolder
+from zkcoord.local.running import RunningServer, RunningStack
+
+
+@pytest.fixture(autouse=True)
+def homes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+
+
+def described(tmp_path: Path, **changes: object) -> RunningStack:
+    server = RunningServer("broker-1", "127.0.0.1:9", 1, str(tmp_path / "server.log"))
+    stack = RunningStack(
+        name="default",
+        zookeeper="127.0.0.1:1",
+        kafka="127.0.0.1:9",
+        data=str(tmp_path),
+        pid=os.getpid(),
+        started=1.5,
+        servers=(server,),
+    )
+    return dataclasses.replace(stack, **changes)
+
+
+def test_a_stack_is_found_while_its_supervisor_holds_the_lock(tmp_path: Path) -> None:
+    stack = described(tmp_path)
+    assert running.find_running() is None
+    with running.lock("default"):
+        running.write(stack)
+        assert running.find_running() == stack
+        assert running.find_running("other") is None
+        assert running.names() == ["default"]
+    assert running.find_running() is None  # its description is still there
+    assert running.read("default") == stack
+
+
+def test_a_half_dead_stack_is_explained(tmp_path: Path) -> None:
+    stack = described(tmp_path)
+    dead = dataclasses.replace(stack.servers[0], ended=-9)
+    with running.lock("default"):
+        running.write(dataclasses.replace(stack, servers=(dead,)))
+        with pytest.raises(StackError, match=r"half dead: broker-1 ended with status -9") as caught:
+            running.find_running()
+    assert "zkcoord local down" in caught.value.hint
+
+
+def test_a_name_is_taken_once(tmp_path: Path) -> None:
+    with running.lock("default"):
+        running.write(described(tmp_path))
+        with pytest.raises(StackError, match="runs already"):
+            running.lock("default")
+    running.lock("default").close()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"format": 99, "servers": []}'])
+def test_a_description_that_cannot_be_read_is_named(text: str) -> None:
+    with running.lock("default"):
+        path = paths.state_dir() / "default.json"
+        path.write_text(text)
+        with pytest.raises(StackError, match=str(path)):
+            running.find_running()
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", "-x", "x" * 41])
+def test_names_that_are_no_file_names_are_refused(name: str) -> None:
+    with pytest.raises(StackError, match="no name for a stack"):
+        running.find_running(name)
+
+
+def test_a_supervisor_that_was_killed_is_told_apart_from_none(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="no local stack named 'default' runs"):
+        background.look()
+    with running.lock("default"):
+        running.write(described(tmp_path))
+    with pytest.raises(StackError, match="ended without `down`"):
+        background.look()
+
+
+def test_state_is_for_its_user_only(tmp_path: Path) -> None:
+    with running.lock("default"):
+        running.write(described(tmp_path))
+    assert (paths.state_dir() / "default.json").stat().st_mode & 0o077 == 0
+    assert paths.state_dir().stat().st_mode & 0o077 == 0
+
+
+def test_ports_and_cluster_of_a_data_folder_are_kept(tmp_path: Path) -> None:
+    first = DataFolder(tmp_path / "data")
+    layout = first.layout(1, 1)
+    first.close()
+    second = DataFolder(tmp_path / "data")
+    assert second.layout(1, 1) == layout
+    moved = second.layout(1, 1, wanted={0: 20001})
+    assert moved.ports == (20001, *layout.ports[1:])
+    second.close()
+
+
+def test_a_data_folder_in_use_is_explained(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path / "data")
+    with pytest.raises(StackError, match=rf"in use by a running stack \(process {os.getpid()}\)"):
+        DataFolder(tmp_path / "data")
+    folder.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"zookeepers": 3}, "made for 3 ZooKeeper and 1 Kafka servers, not 1 and 1"),
+        ({"kafka_version": "99.0.0"}, "later than"),
+        ({"format": 7}, "format 7"),
+        ({"surprise": 1}, "cannot be read"),
+    ],
+)
+def test_a_stale_data_folder_is_explained(
+    tmp_path: Path, change: dict[str, object], reason: str
+) -> None:
+    folder = DataFolder(tmp_path)
+    folder.layout(1, 1)
+    marker = tmp_path / "stack.json"
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | change))
+    with pytest.raises(StackError, match=reason) as caught:
+        folder.layout(1, 1)
+    assert str(tmp_path) in caught.value.hint
+    folder.close()
+
+
+def test_a_folder_with_other_files_is_not_taken_for_data(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    folder = DataFolder(tmp_path)
+    with pytest.raises(StackError, match=r"holds other files, such as thesis\.tex"):
+        folder.layout(1, 1)
+    folder.close()
+    assert background.down(delete_data=True) is False
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_ports_are_different_and_below_the_range_of_outgoing_connections() -> None:
+    chosen = ports.choose(20, avoid={20000})
+    assert len(set(chosen)) == 20
+    assert all(1024 < port < 32768 for port in chosen)
+
+
+def test_logs_of_a_stack_are_its_servers_logs(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("".join(f"line {n}\n" for n in range(100)))
+    with running.lock("default"):
+        running.write(described(tmp_path))
+    files = logfiles.of_stack("default")
+    assert list(logfiles.read(files, 2, follow=False)) == [
+        ("broker-1", "line 98"),
+        ("broker-1", "line 99"),
+    ]
+    follower = logfiles.read(files, 1, follow=True)
+    assert next(follower) == ("broker-1", "line 99")
+    with log.open("a") as file:
+        file.write("half a line")
+        file.flush()
+        file.write(", whole\n")
+    assert next(follower) == ("broker-1", "half a line, whole")
+    follower.close()
+    with pytest.raises(StackError, match="has no server 'broker-2'"):
+        logfiles.of_stack("default", "broker-2")
