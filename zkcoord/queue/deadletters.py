@@ -15,6 +15,7 @@ from zkcoord.core import deadletters
 from zkcoord.core.deadletters import DeadLetter
 from zkcoord.errors import BrokerUnavailable, DecodeError, RecordsTrimmed
 from zkcoord.kafka import Admin, Partition, Reader, Record
+from zkcoord.queue.patience import patiently
 from zkcoord.queue.topics import Topics
 
 READ_LIMIT = 500
@@ -53,7 +54,7 @@ def list_dead(
         BrokerUnavailable: it could not be read in time.
     """
     until = time.monotonic() + timeout
-    bounds = _bounds(config, topics, timeout)
+    bounds = _bounds(config, topics, until)
     window = max(WINDOW_MIN, 2 * limit)
     starts = {place: end for place, (_, end) in bounds.items()}
     found: dict[str, Buried] = {}
@@ -82,7 +83,7 @@ def find_dead(
     """
     until = time.monotonic() + timeout
     found: Buried | None = None
-    for record in _read(config, _bounds(config, topics, timeout), until):
+    for record in _read(config, _bounds(config, topics, until), until):
         buried = _buried(record)
         if buried is None or wanted not in (buried.letter.id, buried.letter.fact):
             continue
@@ -93,7 +94,7 @@ def find_dead(
 
 def count_dead(config: KafkaConfig, topics: Topics, *, timeout: float = 10.0) -> int:
     """How many records stand in the topic; repeats count."""
-    bounds = _bounds(config, topics, timeout)
+    bounds = _bounds(config, topics, time.monotonic() + timeout)
     return sum(end - low for low, end in bounds.values())
 
 
@@ -110,11 +111,11 @@ def _buried(record: Record) -> Buried | None:
 
 
 def _bounds(
-    config: KafkaConfig, topics: Topics, timeout: float
+    config: KafkaConfig, topics: Topics, until: float
 ) -> Mapping[Partition, tuple[int, int]]:
     admin = Admin(config, client_id="zkcoord.dead")
     try:
-        offsets = admin.offsets(topics.dead, timeout)
+        offsets = patiently(lambda left: admin.offsets(topics.dead, left), until)
     finally:
         admin.close()
     return {(topics.dead, partition): bounds for partition, bounds in offsets.items()}
@@ -146,7 +147,7 @@ def _read(
 
 
 def _beginnings(reader: Reader, places: Iterable[Partition], until: float) -> dict[Partition, int]:
-    beginnings = reader.beginnings(max(0.1, until - time.monotonic()))
+    beginnings = patiently(reader.beginnings, until)
     positions = reader.positions()
     return {place: max(beginnings[place], positions.get(place, 0)) for place in places}
 

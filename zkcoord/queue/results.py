@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 from zkcoord.config import KafkaConfig
 from zkcoord.core import results
 from zkcoord.errors import (
-    BrokerUnavailable,
     BufferFull,
     DecodeError,
     RecordsTrimmed,
@@ -23,6 +22,7 @@ from zkcoord.errors import (
     StreamError,
 )
 from zkcoord.kafka import BEGINNING, END, Reader, Record
+from zkcoord.queue.patience import patiently
 from zkcoord.queue.ticket import Latch
 from zkcoord.queue.topics import Topics
 
@@ -69,7 +69,8 @@ class ResultsReader:
         self._reader = Reader(config, client_id=client_id)
         try:
             self._reader.assign({self._place: END})
-            self._reader.assign({self._place: self._end(timeout)})
+            ends = patiently(self._reader.ends, time.monotonic() + timeout)
+            self._reader.assign({self._place: ends[self._place]})
         except BaseException:
             self._reader.close()
             raise
@@ -107,17 +108,6 @@ class ResultsReader:
                     f"the queue was closed while task {task_id} was waited for; the task goes on"
                 )
             )
-
-    def _end(self, timeout: float) -> int:
-        """Where the partition ends now. A partition without a leader may get one in time."""
-        until = time.monotonic() + timeout
-        while True:
-            try:
-                return self._reader.ends(max(0.01, until - time.monotonic()))[self._place]
-            except BrokerUnavailable:
-                if time.monotonic() + RETRY_S >= until:
-                    raise
-                self._stop.wait(RETRY_S / 5)
 
     def _run(self) -> None:
         pause = 0.0
