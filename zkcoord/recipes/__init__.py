@@ -1,1 +1,37 @@
-"""Recipes on a session: lease, lock, election, membership."""
+"""Recipes: what is built out of znodes. One file each, the same :class:`Lease` from all."""
+
+from __future__ import annotations
+
+from zkcoord.recipes.contenders import Identity, Standing, contenders, contenders_future
+from zkcoord.recipes.election import Election, Leader, Leadership, Observer
+from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.lock import Lock
+from zkcoord.recipes.membership import (
+    Joined,
+    Left,
+    Member,
+    Membership,
+    MembershipWatch,
+    Presence,
+    Updated,
+)
+
+__all__ = [
+    "Election",
+    "Identity",
+    "Joined",
+    "Leader",
+    "Leadership",
+    "Lease",
+    "Left",
+    "Lock",
+    "Member",
+    "Membership",
+    "MembershipWatch",
+    "Observer",
+    "Presence",
+    "Standing",
+    "Updated",
+    "contenders",
+    "contenders_future",
+]

@@ -11,7 +11,7 @@ from zkcoord.core.ordering import encode_request
 from zkcoord.errors import SessionFull
 from zkcoord.zk.clock import now
 from zkcoord.zk.loop import Worker
-from zkcoord.zk.promise import Signal
+from zkcoord.zk.promise import Promise, Signal
 
 
 class LostSignal(Signal):
@@ -36,6 +36,7 @@ class Epoch:
         timeout: what the server granted, in seconds.
         lost: set when it is over: the server said so, or nothing was acknowledged for too long.
         reason: why it is over.
+        claims: paths of its named members, each with its removal when that is under way.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Epoch:
         self._paths: dict[str, int] = {}
         self._bytes = 0
         self._members: dict[int, Callable[[], None]] = {}
+        self.claims: dict[str, Promise[bool] | None] = {}
 
     @property
     def valid_until(self) -> float:
@@ -119,10 +121,7 @@ class Epoch:
     def hold(self, path: str, room: int) -> None:
         """A reserved path exists now under this name."""
         with self._lock:
-            if path in self._paths:
-                self._bytes -= room
-            else:
-                self._paths[path] = room
+            self._paths.setdefault(path, room)
 
     def free(self, path: str) -> None:
         """An ephemeral path is gone."""

@@ -30,7 +30,7 @@ from zkcoord.zk.clock import now
 from zkcoord.zk.connection import HardenedConnection, QuietHandler
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.loop import Loop, Timer, Worker
-from zkcoord.zk.names import join, parent
+from zkcoord.zk.names import parent
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Create, CreateContainer, Delete, Request, WatchEvent
 from zkcoord.zk.translate import LinkDropped
@@ -61,7 +61,7 @@ class Link:
         self._running = False
         self._pid = os.getpid()
         self._acking: Epoch | None = None
-        self._for_epoch: dict[Callable[[Epoch], None], None] = {}
+        self._for_epoch: dict[Callable[[Epoch], None], Callable[[], object]] = {}
         self._listeners: list[Listener] = []
         sasl = None
         if config.sasl is not None:
@@ -212,7 +212,7 @@ class Link:
             # else: the next link tries again
 
         if self.chroot:
-            self._ensure_absolute(self.chroot, False, done)
+            self.ensure(self.chroot, done)
         else:
             done(None)
 
@@ -247,7 +247,9 @@ class Link:
         self.started.fail(error)
         if self.epoch is not None:
             self.epoch.end("the session was closed")
-        self._for_epoch.clear()
+        waiting, self._for_epoch = self._for_epoch, {}
+        for closed in waiting.values():
+            closed()
         self.watches.reset()
         self._tell("closed")
         self.loop.post(self._finish)
@@ -289,20 +291,25 @@ class Link:
         if os.getpid() == self._pid:
             self._connection.submit(call)
 
-    def with_epoch(self, fn: Callable[[Epoch], None]) -> None:
-        """Run `fn(epoch)`: at once when a session lives, else on the loop once one does."""
+    def with_epoch(self, fn: Callable[[Epoch], None], closed: Callable[[], object]) -> None:
+        """Run `fn(epoch)`: at once when a session lives, else on the loop once one does.
+
+        `closed()` on the loop instead when this link is closed before.
+        """
         epoch = self.epoch
         if epoch is not None and not epoch.over():
             fn(epoch)
         else:
-            self.loop.post(self._with_epoch, fn)
+            self.loop.post(self._with_epoch, fn, closed)
 
-    def _with_epoch(self, fn: Callable[[Epoch], None]) -> None:
+    def _with_epoch(self, fn: Callable[[Epoch], None], closed: Callable[[], object]) -> None:
         epoch = self.epoch
         if epoch is not None and not epoch.over():
             fn(epoch)
-        elif not self.closed:
-            self._for_epoch[fn] = None
+        elif self.closed:
+            closed()
+        else:
+            self._for_epoch[fn] = closed
 
     def forget_epoch(self, fn: Callable[[Epoch], None]) -> None:
         """Take back a `with_epoch` that has not run. On the loop."""
@@ -328,26 +335,24 @@ class Link:
 
         self.call(Delete(path), on_reply, epoch=epoch, verb="delete")
 
-    def ensure(self, path: str, done: Callable[[CoordinationError | None], object]) -> None:
-        """Create a container node and plain nodes above it where they are missing."""
-        self._ensure_absolute(self.absolute(path), True, done)
-
-    def ensure_plain(self, path: str, done: Callable[[CoordinationError | None], object]) -> None:
-        """Create a plain node at an absolute path, and those above it, where they are missing."""
-        self._ensure_absolute(path, False, done)
-
-    def _ensure_absolute(
-        self, path: str, container: bool, done: Callable[[CoordinationError | None], object]
+    def ensure(
+        self,
+        path: str,
+        done: Callable[[CoordinationError | None], object],
+        *,
+        container: bool = False,
     ) -> None:
+        """Create a node at an absolute path, and plain ones above it, where they are missing.
+
+        `done(error)` on the loop. A container is removed by the server after its last child.
+        """
         request: Request = CreateContainer(path) if container else Create(path, b"")
 
         def made(_result: object, error: CoordinationError | None) -> None:
-            if isinstance(error, NodeExists):
-                error = None
             if isinstance(error, NodeMissing) and path != "/":
-                self._ensure_absolute(parent(path), False, above)
+                self.ensure(parent(path), above)
             else:
-                done(error)
+                done(None if isinstance(error, NodeExists) else error)
 
         def above(error: CoordinationError | None) -> None:
             if error is None:
@@ -360,10 +365,6 @@ class Link:
     def timer(self, seconds: float, fn: Callable[..., object], *args: Any) -> Timer:
         """Run `fn(*args)` on the loop in so many seconds."""
         return self.loop.call_at(now() + seconds, fn, *args)
-
-    def path(self, folder: str, name: str) -> str:
-        """A child's absolute path; `folder` is relative."""
-        return join(self.absolute(folder), name)
 
 
 def _after_fork_in_child() -> None:

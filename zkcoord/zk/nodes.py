@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-from zkcoord.errors import CoordinationError, NameRefused, NodeMissing
+from zkcoord.errors import CoordinationError, NameRefused, NodeMissing, SessionClosed
 from zkcoord.zk.call import Call
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.follow import Follower
@@ -259,7 +259,7 @@ class _Creation:
         self.promise: Promise[Node] = Promise(link.dispatcher)
         self._timer = link.timer(check_timeout(timeout), self._expired)
         if isinstance(request, Create) and request.flags & EPHEMERAL:
-            link.with_epoch(self._reserve)
+            link.with_epoch(self._reserve, self._closed)
         else:
             self._send()
 
@@ -273,6 +273,9 @@ class _Creation:
         self._epoch = epoch
         self._send()
 
+    def _closed(self) -> None:
+        self._finish(SessionClosed("create: the session is closed"))
+
     def _send(self) -> None:
         if not self.promise.done():
             self._call = self._link.call(
@@ -282,7 +285,7 @@ class _Creation:
     def _replied(self, result: Any, error: CoordinationError | None) -> None:
         if isinstance(error, NodeMissing) and self._makepath and not self.promise.done():
             above = parent(self._request.path)
-            self._link.ensure_plain(above, self._above)
+            self._link.ensure(above, self._above)
         elif error is not None:
             self._finish(error)
         else:

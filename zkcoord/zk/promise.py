@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from zkcoord.zk.loop import Worker, run
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Promise(Future[T]):
@@ -53,6 +54,32 @@ class Promise(Future[T]):
         except InvalidStateError:
             return False
         return True
+
+    def then(self, shape: Callable[[T], U]) -> Promise[U]:
+        """A promise of `shape(result)`; `shape` must not block, and errors pass unchanged.
+
+        Giving up the new one gives up this one.
+        """
+        shaped: Promise[U] = Promise(self._dispatcher)
+
+        def done() -> None:
+            if self.cancelled():
+                shaped.cancel()
+                return
+            try:
+                value = shape(self.result())
+            except Exception as error:
+                shaped.fail(error)
+            else:
+                shaped.fulfil(value)
+
+        def up() -> None:
+            if shaped.cancelled():
+                self.give_up()
+
+        self.on_done(done)
+        shaped.on_done(up)
+        return shaped
 
     def give_up(self) -> None:
         """Nobody wants the result any more: cancel, or undo what came too late."""

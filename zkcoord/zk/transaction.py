@@ -65,39 +65,22 @@ class Transaction:
         operations = tuple(self._operations)
         if not operations:
             raise NameRefused("a transaction without operations")
-        promise: Promise[list[Node | Stat | None]] = Promise(self._link.dispatcher)
-        inner = Verb[list[Any]](self._link, Multi(operations), "transaction", timeout).promise
-
-        def done() -> None:
-            error = inner.exception()
-            if error is None:
-                self._settle(operations, inner.result(), promise)
-            else:
-                promise.fail(error)
-
-        inner.on_done(done)
-        return promise
+        sent = Verb[list[Any]](self._link, Multi(operations), "transaction", timeout)
+        return sent.promise.then(lambda results: self._settle(operations, results))
 
     def _settle(
-        self,
-        operations: tuple[Operation, ...],
-        results: list[Any],
-        promise: Promise[list[Node | Stat | None]],
-    ) -> None:
+        self, operations: tuple[Operation, ...], results: list[Any]
+    ) -> list[Node | Stat | None]:
         for operation, result in zip(operations, results, strict=False):
             if isinstance(result, int) and result not in _ROLLED_BACK:
                 what = f"{type(operation).__name__.lower()} {self._link.relative(operation.path)}"
-                promise.fail(from_code(result, f"transaction: {what}"))
-                return
+                raise from_code(result, f"transaction: {what}")
         if len(results) != len(operations) or any(isinstance(r, int) for r in results):
-            promise.fail(CoordinationError("transaction: a reply that cannot be read"))
-            return
-        promise.fulfil(
-            [
-                Node(self._link.relative(r[0]), r[1].czxid, r[1].version) if type(r) is tuple else r
-                for r in results
-            ]
-        )
+            raise CoordinationError("transaction: a reply that cannot be read")
+        return [
+            Node(self._link.relative(r[0]), r[1].czxid, r[1].version) if type(r) is tuple else r
+            for r in results
+        ]
 
     def _path(self, path: str) -> str:
         return self._link.absolute(check_path(path))

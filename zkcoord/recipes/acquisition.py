@@ -1,0 +1,284 @@
+"""Waiting for something exclusive: the state machine of locks and elections.
+
+The fair lock of the ZooKeeper recipes (Hunt et al., "ZooKeeper: Wait-free coordination for
+Internet-scale systems", USENIX ATC 2010, §2.4), with these changes:
+
+- *Getting in* is one flight, and exactly once: see :mod:`zkcoord.recipes.entry`.
+- *Hand-off.* A waiter watches its nearest predecessor only. When that was the only one in front at
+  the last listing, its end is the grant, without another read: nobody can come in front later.
+  Otherwise the queue is listed once more, because those further in front may live on (a waiter
+  gave up in the middle).
+- *A try that cannot win writes nothing*: it lists first.
+- After a reconnect a waiter asks only whether its predecessor is still there.
+
+Everything but `begin` runs on the loop, so nothing is locked. The promise is the point of decision:
+who completes it first, grant, deadline, loss or cancellation, wins; the others see that it is done
+and clean up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from zkcoord.core import ordering
+from zkcoord.core.ordering import Place
+from zkcoord.errors import (
+    AcquireTimeout,
+    CoordinationError,
+    EnsembleUnavailable,
+    NodeMissing,
+    SessionClosed,
+    SessionLost,
+)
+from zkcoord.recipes.contenders import read_holder
+from zkcoord.recipes.entry import Entry, Line
+from zkcoord.recipes.lease import Lease
+from zkcoord.zk.clock import now
+from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.link import Link
+from zkcoord.zk.loop import Timer
+from zkcoord.zk.promise import Promise
+from zkcoord.zk.requests import NODE_DELETED, WATCH_DATA, Exists, GetChildren, Stat, WatchEvent
+from zkcoord.zk.translate import LinkDropped
+
+TRY_S = 1.0  # a try waits for the network, not for the holder: this long at most
+_LOOK_S = 0.25  # before the deadline: who holds it?
+_PAUSE_S = 0.2
+
+LeaseT = TypeVar("LeaseT", bound=Lease)
+
+
+class Acquisition(Generic[LeaseT]):
+    """One request for a lease.
+
+    Args:
+        timeout: seconds; None waits until granted, cancelled or the session is lost; 0 tries.
+        make: builds the lease from epoch, path and token.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        line: Line,
+        timeout: float | None,
+        make: Callable[[Epoch, str, int], LeaseT],
+    ) -> None:
+        self._link = link
+        self._line = line
+        self._make = make
+        self._trying = timeout == 0
+        self._begun = now()
+        self._timeout = TRY_S if self._trying else timeout
+        self._epoch: Epoch | None = None
+        self._entry: Entry | None = None
+        self._ahead: list[str] = []
+        self._watched = ""
+        self._last_in_front = False
+        self._holder = ""
+        self._timers: list[Timer] = []
+        self.promise: Promise[LeaseT] = Promise(link.dispatcher, undo=_undo)
+
+    def begin(self) -> Promise[LeaseT]:
+        """Queue up. From any thread."""
+        self._link.check_open()
+        self.promise.on_done(self._decided)
+        if self._trying and not self._link.connected:
+            self._expired()
+            return self.promise
+        self._link.with_epoch(self._enter, self._closed)
+        # The clock starts once the flight is on its way: cleaning up relies on that order.
+        if self._timeout is not None:
+            self._timers.append(self._link.timer(self._timeout, self._expired))
+            if not self._trying:
+                look = max(self._timeout * 3 / 4, self._timeout - _LOOK_S)
+                self._timers.append(self._link.timer(look, self._look))
+        if self.promise.done():
+            self._stop_timers()
+        return self.promise
+
+    def _decided(self) -> None:
+        """On whatever thread decided it."""
+        if self.promise.cancelled():
+            self._link.loop.post(self._leave)
+
+    def _enter(self, epoch: Epoch) -> None:
+        if self.promise.done():
+            return
+        self._epoch = epoch
+        epoch.join(self, self._session_over)
+        if self._trying:
+            self._peek()
+        else:
+            self._queue_up(epoch)
+
+    def _queue_up(self, epoch: Epoch) -> None:
+        self._entry = Entry(self._link, self._line, epoch, self)
+        self._entry.enter()
+
+    # --- a try ------------------------------------------------------------------------------------
+
+    def _peek(self) -> None:
+        listing = GetChildren(self._line.folder)
+        self._link.call(listing, self._peeked, epoch=self._epoch, verb="children")
+
+    def _peeked(self, names: list[str] | None, error: CoordinationError | None) -> None:
+        if self.promise.done():
+            return
+        if error is not None and not isinstance(error, NodeMissing):
+            self._trouble(error, self._peek)
+            return
+        ahead = [c for c in ordering.in_order(names or ()) if self._line.blocks(c)]
+        if ahead:
+            self._ahead = [contender.node for contender in ahead]
+            self._refuse()
+        elif self._epoch is not None:
+            self._queue_up(self._epoch)
+
+    def _refuse(self) -> None:
+        """A try cannot win: say who holds it."""
+        read_holder(self._link, self._heads(), self._refused)
+
+    def _refused(self, holder: str) -> None:
+        self._holder = holder
+        self._expired()
+
+    # --- in the line: what the entry reports -----------------------------------------------------
+
+    def wanted(self) -> bool:
+        """Whether nothing is decided yet."""
+        return not self.promise.done()
+
+    def placed(self, found: Place) -> None:
+        """A listing shows where we stand."""
+        self._ahead = [c.node for c in found.ahead if self._line.blocks(c)]
+        blocker = ordering.blocker(found, self._line.blocks)
+        if blocker is None:
+            self._grant()
+        elif self._trying:
+            self._refuse()
+        else:
+            contender, self._last_in_front = blocker
+            self._watched = self._line.path(contender.node)
+            self._ask()
+
+    def failed(self, error: CoordinationError) -> None:
+        """We cannot get in, or our node was removed."""
+        self.promise.fail(error)
+        self._leave()
+
+    def _ask(self) -> None:
+        """Is the predecessor still there? Say so when it goes."""
+        exists = Exists(self._watched, watch=True)
+        self._link.watches.watch(exists, self._fired, self._asked, epoch=self._epoch)
+
+    def _asked(self, stat: Stat | None, error: CoordinationError | None) -> None:
+        if self.promise.done():
+            self._link.watches.forget(WATCH_DATA, self._watched, self._fired)
+        elif error is not None:
+            self._trouble(error, self._ask)
+        elif stat is None:
+            self._link.watches.forget(WATCH_DATA, self._watched, self._fired)
+            self._front_gone()
+
+    def _fired(self, event: WatchEvent | None) -> None:
+        if self.promise.done():
+            return
+        if event is not None and event.kind == NODE_DELETED:
+            self._front_gone()
+        else:
+            self._ask()
+
+    def _front_gone(self) -> None:
+        if self._last_in_front:
+            self._grant()
+        elif self._entry is not None:
+            self._entry.look()
+
+    def _grant(self) -> None:
+        if self._entry is not None:
+            self._entry.identify()
+
+    def identified(self, token: int) -> None:
+        """Our node's token is known: the lease can be made."""
+        epoch, entry = self._epoch, self._entry
+        assert epoch is not None
+        assert entry is not None
+        if epoch.over():
+            return  # the end of the session tells everybody
+        if self.promise.done():
+            self._leave()
+            return
+        entry.granted()
+        epoch.leave(self)
+        self._stop_timers()
+        lease = self._make(epoch, entry.mine, token)
+        if not self.promise.fulfil(lease):
+            lease.leave(quiet=True)
+
+    # --- not getting it --------------------------------------------------------------------------
+
+    def _trouble(self, error: CoordinationError, again: Callable[[], None]) -> None:
+        if isinstance(error, (SessionLost, SessionClosed)):
+            return  # the end of the session tells everybody
+        if isinstance(error, LinkDropped):
+            again()
+        elif isinstance(error, EnsembleUnavailable):
+            self._link.timer(_PAUSE_S, again)
+        else:
+            self.failed(error)
+
+    def _look(self) -> None:
+        """The deadline is near: learn who holds it, for the error's text."""
+        if not self.promise.done() and self._ahead:
+            read_holder(self._link, self._heads(), self._looked)
+
+    def _looked(self, holder: str) -> None:
+        self._holder = holder
+
+    def _heads(self) -> list[str]:
+        nodes = dict.fromkeys((*self._ahead[:1], *self._ahead[-1:]))
+        return [self._line.path(node) for node in nodes]
+
+    def _expired(self) -> None:
+        if self.promise.done():
+            return
+        waited = now() - self._begun
+        name = self._line.name
+        text = f"{name}: not granted within {waited:.2f} s"
+        if self._holder:
+            text += f", held by {self._holder}"
+        elif not self._link.connected:
+            text += f"; no link to ZooKeeper: {self._link.why_down}"
+        self.promise.fail(AcquireTimeout(text, name=name, waited=waited, holder=self._holder))
+        self._link.loop.post(self._leave)
+
+    def _closed(self) -> None:
+        self.promise.fail(SessionClosed(f"{self._line.name}: the session is closed"))
+        self._stop_timers()
+
+    def _session_over(self) -> None:
+        if self._epoch is not None:
+            kind = SessionClosed if self._link.closed else SessionLost
+            self.promise.fail(kind(f"{self._line.name}: the session is over, {self._epoch.reason}"))
+        self._stop_timers()
+
+    def _leave(self) -> None:
+        """Leave nothing behind: no timer, no watch, no node."""
+        self._stop_timers()
+        self._link.forget_epoch(self._enter)
+        if self._epoch is not None:
+            self._epoch.leave(self)
+        if self._watched:
+            self._link.watches.forget(WATCH_DATA, self._watched, self._fired)
+        if self._entry is not None:
+            self._entry.leave()
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+
+def _undo(lease: Lease) -> None:
+    lease.leave(quiet=True)

@@ -1,0 +1,224 @@
+"""Who holds and who waits: what contenders say of themselves, and reading it back."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from zkcoord.core.ordering import in_order
+from zkcoord.errors import CoordinationError, NodeMissing, SessionLost
+from zkcoord.zk.link import Link
+from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.promise import Promise
+from zkcoord.zk.requests import GetChildren, GetData, Stat
+from zkcoord.zk.session import Session
+from zkcoord.zk.translate import LinkDropped
+from zkcoord.zk.verbs import check_timeout, late
+
+
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The value of a contender's node, JSON.
+
+    Attributes:
+        host, pid: the process. name: what it calls itself.
+        since: when it asked, wall clock of its host.
+        data: what it published, base64 in the JSON.
+    """
+
+    host: str
+    pid: int
+    name: str = ""
+    since: float = 0.0
+    data: bytes = b""
+
+    def __str__(self) -> str:
+        label = f"{self.name} " if self.name else ""
+        return f"{label}(pid {self.pid} on {self.host})"
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Identity).decode
+_HOST = socket.gethostname()
+
+
+def describe(name: str, data: bytes = b"") -> bytes:
+    """This process as the value of a node."""
+    return _encode(Identity(_HOST, os.getpid(), name, round(time.time(), 3), data))
+
+
+def read_identity(value: bytes) -> Identity | None:
+    """The inverse of :func:`describe`; None for what something else wrote."""
+    try:
+        return _decode(value)
+    except msgspec.MsgspecError:
+        return None
+
+
+class Standing(NamedTuple):
+    """One contender as seen by `contenders`.
+
+    Attributes:
+        position: 0 holds, 1 is next.
+        node: its name in the folder. kind: ``x`` for exclusive.
+        token: its czxid, the fencing token it has or will have.
+        session: whose it is.
+        waited: seconds since its node was created, by the reader's wall clock.
+        identity: what it says of itself, None when unreadable.
+    """
+
+    position: int
+    node: str
+    kind: str
+    token: int
+    session: int
+    waited: float
+    identity: Identity | None
+
+
+def contenders(
+    session: Session, name: str, *, root: str = "/locks", limit: int = 1000, timeout: float = 10.0
+) -> list[Standing]:
+    """Holder and waiters of a lock or an election, in order.
+
+    One listing, then all values in one flight. Those who leave meanwhile are left out.
+
+    Args:
+        session: whose link is used.
+        name: the lock's name.
+        root: ``/locks`` or ``/elections``.
+        limit: values of so many are read, from the head.
+        timeout: seconds for all of it.
+
+    Raises:
+        EnsembleUnavailable, SessionLost, SessionClosed, AccessDenied, NameRefused.
+    """
+    return contenders_future(session, name, root=root, limit=limit, timeout=timeout).wait()
+
+
+def contenders_future(
+    session: Session, name: str, *, root: str = "/locks", limit: int = 1000, timeout: float = 10.0
+) -> Promise[list[Standing]]:
+    """The same, to be awaited."""
+    link = session.link
+    folder = link.absolute(join(check_path(root), check_name(name)))
+
+    def pick(names: list[str]) -> list[str]:
+        return [contender.node for contender in in_order(names)[:limit]]
+
+    reading = FolderReading(link, folder, pick, timeout, "contenders")
+    return reading.promise.then(
+        lambda found: [_standing(index, *item) for index, item in enumerate(found)]
+    )
+
+
+class FolderReading:
+    """All wanted children of a folder with their values: one listing, then one flight of reads.
+
+    Args:
+        pick: chooses and orders the children to read.
+        what: for messages.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        folder: str,
+        pick: Callable[[list[str]], list[str]],
+        timeout: float,
+        what: str,
+    ) -> None:
+        link.check_open()
+        self._link = link
+        self._folder = folder
+        self._pick = pick
+        self._timeout = timeout
+        self._what = what
+        self._left = 0
+        self._found: dict[str, tuple[bytes, Stat] | None] = {}
+        self.promise: Promise[list[tuple[str, bytes, Stat]]] = Promise(link.dispatcher)
+        self._timer = link.timer(check_timeout(timeout), self._expired)
+        self._list()
+
+    def _list(self) -> None:
+        self._link.call(GetChildren(self._folder), self._listed, verb="children")
+
+    def _listed(self, names: list[str] | None, error: CoordinationError | None) -> None:
+        if self.promise.done():
+            return
+        if isinstance(error, (LinkDropped, SessionLost)) and not self._link.closed:
+            self._list()
+        elif error is not None and not isinstance(error, NodeMissing):
+            self._fail(error)
+        else:
+            self._found = dict.fromkeys(self._pick(names or []))
+            self._left = len(self._found)
+            for name in self._found:
+                self._read(name)
+            if not self._found:
+                self._finish()
+
+    def _read(self, name: str) -> None:
+        def read(result: Any, error: CoordinationError | None) -> None:
+            if self.promise.done():
+                return
+            if isinstance(error, (LinkDropped, SessionLost)) and not self._link.closed:
+                self._read(name)
+                return
+            if error is not None and not isinstance(error, NodeMissing):
+                self._fail(error)
+                return
+            self._found[name] = result
+            self._left -= 1
+            if self._left == 0:
+                self._finish()
+
+        self._link.call(GetData(join(self._folder, name)), read, verb="get")
+
+    def _finish(self) -> None:
+        self._timer.cancel()
+        self.promise.fulfil(
+            [(name, *value) for name, value in self._found.items() if value is not None]
+        )
+
+    def _fail(self, error: CoordinationError) -> None:
+        self._timer.cancel()
+        self.promise.fail(error)
+
+    def _expired(self) -> None:
+        what = f"{self._what} {self._link.relative(self._folder)}"
+        self.promise.fail(late(self._link, what, self._timeout, harmless=True))
+
+
+def _standing(position: int, node: str, data: bytes, stat: Stat) -> Standing:
+    return Standing(
+        position=position,
+        node=node,
+        kind=node[:1],
+        token=stat.czxid,
+        session=stat.owner,
+        waited=max(0.0, time.time() - stat.ctime / 1000),
+        identity=read_identity(data),
+    )
+
+
+def read_holder(link: Link, paths: list[str], done: Callable[[str], object]) -> None:
+    """Describe the first of these nodes that is still there; "" when none is. On the loop."""
+    if not paths:
+        done("")
+        return
+
+    def read(result: Any, error: CoordinationError | None) -> None:
+        if isinstance(error, NodeMissing):
+            read_holder(link, paths[1:], done)
+        elif error is not None:
+            done("")
+        else:
+            identity = read_identity(result[0])
+            done(str(identity) if identity else paths[0].rpartition("/")[2])
+
+    link.call(GetData(paths[0]), read, verb="get")

@@ -1,0 +1,201 @@
+"""What every grant is: a lease that can be lost."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from zkcoord.errors import LeaseLost, SessionClosed
+from zkcoord.zk.clock import now
+from zkcoord.zk.epoch import Epoch, LostSignal
+from zkcoord.zk.link import Link
+from zkcoord.zk.promise import Promise, Signal
+from zkcoord.zk.transaction import Transaction
+from zkcoord.zk.verbs import check_timeout
+
+_HINT = "stop the protected work; another may hold it already"
+
+
+class Lease:
+    """A grant, believed until `valid_until` and no longer.
+
+    `valid_until` moves on while the server answers: it is the send time of the last acknowledged
+    request plus the negotiated session timeout minus a margin, so the server cannot have given the
+    grant to another before. When it passes, `lost` is set, during a partition and not after it.
+
+    No clock covers a process that is paused between `check` and its next write. For that pass
+    `token` along with the write and let the receiver refuse smaller ones.
+
+    Use it in ``with`` or ``async with`` to release it at the end; leaving raises LeaseLost when it
+    was lost inside, unless another error is on its way.
+
+    Attributes:
+        name: what is held.
+        token: fencing token: the node's czxid. It rises with every grant, for ever.
+        path: the node, below the session's chroot.
+        lost: set when the lease is lost (not when it is released).
+    """
+
+    def __init__(self, link: Link, epoch: Epoch, *, path: str, name: str, token: int) -> None:
+        self.name = name
+        self.token = token
+        self.path = link.relative(path)
+        self.lost: Signal = LostSignal(link.dispatcher, self._over)
+        self._absolute = path
+        self._link = link
+        self._epoch = epoch
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._reason = ""
+        self._release: Promise[bool] | None = None
+        epoch.join(self, self._session_over)
+
+    def __repr__(self) -> str:
+        state = self._reason or f"{self.valid_for():.1f} s"
+        return f"<{type(self).__name__} {self.name} token={self.token:#x} {state}>"
+
+    # --- is it still ours? -----------------------------------------------------------------------
+
+    @property
+    def valid_until(self) -> float:
+        """Until when it can be believed, on CLOCK_BOOTTIME; 0 once it is over."""
+        return 0.0 if self._reason else self._epoch.valid_until
+
+    def valid_for(self) -> float:
+        """Seconds it can be believed from now on if no server answers; 0 once it is over."""
+        if self._reason or self._over():
+            return 0.0
+        return max(0.0, self._epoch.valid_until - now())
+
+    def check(self) -> None:
+        """Return quietly while it is ours.
+
+        Raises:
+            LeaseLost: with reason ``session``, ``removed`` or ``released``.
+            SessionClosed: in a forked child.
+        """
+        if os.getpid() != self._pid:
+            raise SessionClosed(f"{self.name}: this lease belongs to the parent process")
+        if self._reason:
+            raise self._error(self._reason)
+        if self._over():
+            raise self._error("session")
+
+    def on_lost(self, fn: Callable[[], object]) -> None:
+        """Call `fn()` on the session's dispatcher thread when it is lost; soon, when it is."""
+        self.lost.add_callback(fn)
+
+    def guard(self, transaction: Transaction) -> Transaction:
+        """Let the transaction succeed only while this lease's node is there.
+
+        True fencing for what is kept in ZooKeeper: the check and the writes are one.
+        """
+        return transaction.check(self.path)
+
+    # --- letting go ------------------------------------------------------------------------------
+
+    def release(self, timeout: float = 0.0) -> bool:
+        """Give it back. From now on `check` raises; a second call has no further effect.
+
+        The node's removal is sent at once and repeated in the background until it is confirmed or
+        the session is over; what this session asks for next is ordered after it.
+
+        Args:
+            timeout: seconds to wait for the confirmation.
+
+        Returns:
+            Whether the removal is confirmed.
+
+        Raises:
+            LeaseLost: it was lost before, so what it protected may not have been protected.
+            SessionClosed: in a forked child.
+        """
+        promise = self.release_future()
+        if check_timeout(timeout) > 0:
+            try:
+                return promise.result(timeout)
+            except TimeoutError:
+                return False
+        return promise.done() and promise.result()
+
+    def release_future(self) -> Promise[bool]:
+        """Give it back; done when the removal is confirmed (True) or the session over (False)."""
+        if os.getpid() != self._pid:
+            raise SessionClosed(f"{self.name}: this lease belongs to the parent process")
+        with self._lock:
+            if self._release is not None:
+                return self._release
+            if self._reason or self._over():
+                raise self._error(self._reason or "session")
+            self._reason = "released"
+            self._release = release = Promise[bool](self._link.dispatcher)
+        self._epoch.leave(self)
+        self._link.discard(self._absolute, self._epoch, release.fulfil)
+        return release
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave(quiet=kind is not None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave(quiet=kind is not None)
+
+    def leave(self, *, quiet: bool) -> None:
+        """Release without waiting; with `quiet` a lost lease is no error."""
+        try:
+            self.release()
+        except LeaseLost:
+            if not quiet:
+                raise
+
+    # --- losing it --------------------------------------------------------------------------------
+
+    def removed(self) -> None:
+        """Its node was found to be gone. On the loop."""
+        self._lose("removed")
+        self._epoch.leave(self)
+        self._epoch.free(self._absolute)
+
+    def _session_over(self) -> None:
+        self._lose("session")
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            if self._reason:
+                return
+            self._reason = reason
+        self.lost.set()
+
+    def _over(self) -> bool:
+        return self._reason != "released" and self._epoch.over()
+
+    def _error(self, reason: str) -> LeaseLost:
+        texts = {
+            "released": "was released",
+            "removed": "is lost: its node was removed",
+            "session": f"is lost: the session is over, {self._epoch.reason or 'no answer came'}",
+        }
+        return LeaseLost(
+            f"{self.name}: the lease {texts[reason]}",
+            name=self.name,
+            token=self.token,
+            reason=reason,
+        )

@@ -1,0 +1,85 @@
+"""The fair lock."""
+
+from __future__ import annotations
+
+from zkcoord.recipes.acquisition import Acquisition
+from zkcoord.recipes.contenders import describe
+from zkcoord.recipes.entry import Line
+from zkcoord.recipes.hold import Hold
+from zkcoord.recipes.lease import Lease
+from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.promise import Promise
+from zkcoord.zk.session import Session
+from zkcoord.zk.verbs import check_timeout
+
+
+class Lock:
+    """An exclusive lock, granted in the order of request across all processes.
+
+    ::
+
+        with Lock(session, "gpu-0").hold(timeout=10) as lease:
+            work(fence=lease.token)
+
+    One object may be used by many threads and tasks at once: each call of `acquire` is a request
+    of its own, and the lock is not reentrant. An uncontended acquire is one round trip, a release
+    none that is waited for. Failed, cancelled and timed-out requests leave nothing behind.
+
+    When the session is lost, held leases are lost and waiting requests fail with SessionLost.
+
+    Args:
+        session: it lives and dies with this.
+        name: the same for all who exclude each other; one part of a path.
+        root: folder of locks below the session's chroot.
+        label: what this process calls itself in `contenders`; the session's name when empty.
+
+    Raises:
+        NameRefused: the name cannot be part of a path.
+    """
+
+    def __init__(
+        self, session: Session, name: str, *, root: str = "/locks", label: str = ""
+    ) -> None:
+        self.name = check_name(name, "lock name")
+        self.session = session
+        self._label = label or session.name
+        self._folder = session.link.absolute(join(check_path(root), name))
+
+    def acquire(self, timeout: float | None = None) -> Lease:
+        """Wait for the lock.
+
+        Args:
+            timeout: seconds, over everything. None waits until it is granted or the session is
+                lost. 0 tries: it writes nothing unless it can win, waits for no holder, and at
+                most a second for the network.
+
+        Returns:
+            The lease, which must be released.
+
+        Raises:
+            AcquireTimeout: not granted in time; names the holder where it is known.
+            SessionLost: the session was lost while waiting.
+            SessionClosed: the session is not started, closed, or the parent process's.
+            SessionFull: the session holds too many bytes of ephemeral paths.
+            AccessDenied: the folder's ACL refuses.
+            ConfigError: a negative or infinite timeout.
+        """
+        return self.acquire_future(timeout).wait()
+
+    def acquire_future(self, timeout: float | None = None) -> Promise[Lease]:
+        """The same, to be awaited or composed. Cancelling it gives up the request."""
+        if timeout is not None:
+            check_timeout(timeout)
+        line = Line(self._folder, f"lock {self.name}", describe(self._label))
+        return Acquisition(self.session.link, line, timeout, self._grant).begin()
+
+    def hold(self, timeout: float | None = None) -> Hold[Lease]:
+        """Acquire on entering ``with`` or ``async with``, release on leaving.
+
+        Leaving raises LeaseLost when the lease was lost inside, unless another error is on its way.
+        """
+        return Hold(lambda: self.acquire_future(timeout))
+
+    def _grant(self, epoch: Epoch, path: str, token: int) -> Lease:
+        return Lease(self.session.link, epoch, path=path, name=f"lock {self.name}", token=token)

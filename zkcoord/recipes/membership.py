@@ -1,0 +1,216 @@
+"""Group membership: named members with data, gone when their session ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from zkcoord.errors import LeaseLost, NameRefused, SessionClosed
+from zkcoord.recipes.contenders import FolderReading
+from zkcoord.recipes.joining import Joining
+from zkcoord.recipes.member import Member
+from zkcoord.recipes.member_watch import Diff, Joined, Left, MembershipWatch, Updated
+from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.promise import Promise
+from zkcoord.zk.session import Session
+from zkcoord.zk.verbs import check_timeout
+
+__all__ = [
+    "Diff",
+    "Joined",
+    "Left",
+    "Member",
+    "Membership",
+    "MembershipWatch",
+    "Presence",
+    "Updated",
+]
+
+_TIMEOUT_S = 10.0
+
+
+class Membership:
+    """A group whose members have names and data, and are gone when their session ends.
+
+    Args:
+        session: members join with it.
+        path: the group's folder below the session's chroot, such as ``/members/web``; created by
+            the first who joins.
+
+    Raises:
+        NameRefused: not a path.
+    """
+
+    def __init__(self, session: Session, path: str) -> None:
+        self.session = session
+        self.path = check_path(path)
+
+    def join(
+        self,
+        name: str,
+        data: bytes = b"",
+        *,
+        exclusive: bool = True,
+        timeout: float = _TIMEOUT_S,
+    ) -> Member:
+        """Become a member.
+
+        Args:
+            name: with `exclusive` nobody else can have it; otherwise session and a number are
+                added to it, and many members may share it.
+            data: published to who watches.
+            exclusive: see name.
+            timeout: seconds for all of it. When it passes after the node was sent, the node is
+                given back in the background.
+
+        Raises:
+            NodeExists: the name is taken. A crashed predecessor keeps it until its session ends.
+            EnsembleUnavailable, SessionLost, SessionClosed, SessionFull, AccessDenied.
+        """
+        return self.join_future(name, data, exclusive=exclusive, timeout=timeout).wait()
+
+    def join_future(
+        self,
+        name: str,
+        data: bytes = b"",
+        *,
+        exclusive: bool = True,
+        timeout: float | None = _TIMEOUT_S,
+    ) -> Promise[Member]:
+        """The same, to be awaited. With `timeout` None until the session is lost."""
+        link = self.session.link
+        link.check_open()
+        if len(data) > link.config.value_bytes_max:
+            raise NameRefused(f"member {name}: {len(data)} bytes of data are too many")
+        if timeout is not None:
+            check_timeout(timeout)
+        path = link.absolute(join(self.path, check_name(name, "member name")))
+
+        def make(epoch: Epoch, path: str, token: int) -> Member:
+            return Member(link, epoch, path=path, name=path.rpartition("/")[2], token=token)
+
+        return Joining(link, path, data, timeout, make, unique=not exclusive).begin()
+
+    def keep(
+        self,
+        name: str,
+        data: bytes = b"",
+        *,
+        on_join: Callable[[Member], object] | None = None,
+    ) -> Presence:
+        """Join, and join again whenever the session was lost and renewed, until it is closed.
+
+        Waits for the name while another has it. Every time it has joined, ``on_join(member)`` is
+        called on the session's dispatcher thread: with a new member, and so a new token.
+        """
+        self.session.link.check_open()
+        return Presence(self, check_name(name, "member name"), data, on_join)
+
+    def members(self, timeout: float = _TIMEOUT_S) -> list[Joined]:
+        """All members with their data, by name; empty when the group was never joined."""
+        return self.members_future(timeout).wait()
+
+    def members_future(self, timeout: float = _TIMEOUT_S) -> Promise[list[Joined]]:
+        """The same, to be awaited."""
+        link = self.session.link
+        reading = FolderReading(link, link.absolute(self.path), sorted, timeout, "members")
+        return reading.promise.then(
+            lambda found: [Joined(name, stat.czxid, value) for name, value, stat in found]
+        )
+
+    def watch(self, callback: Callable[[Diff], object]) -> MembershipWatch:
+        """Call ``callback(Joined | Left | Updated)``, first for everybody who is there.
+
+        Runs on the session's dispatcher thread and may block. Diffs are those of one history:
+        a member joins before it is updated or leaves, and a new incarnation comes after the old
+        one has left. It goes on across reconnects and lost sessions until it is closed. A change
+        costs one listing, or one read when it is one of data.
+        """
+        link = self.session.link
+        link.check_open()
+        return MembershipWatch(link, link.absolute(self.path), callback)
+
+
+class Presence:
+    """A membership that is renewed. Close it to leave.
+
+    Attributes:
+        member: the present one, None while there is none.
+        error: the last reason why it could not join, None once it has.
+    """
+
+    _PAUSE_S = 1.0
+
+    def __init__(
+        self,
+        membership: Membership,
+        name: str,
+        data: bytes,
+        on_join: Callable[[Member], object] | None,
+    ) -> None:
+        self._membership = membership
+        self._link = membership.session.link
+        self._name = name
+        self._data = data
+        self._on_join = on_join
+        self._closed = False
+        self._joining: Promise[Member] | None = None
+        self.member: Member | None = None
+        self.error: BaseException | None = None
+        self._link.loop.post(self._join)
+
+    def update(self, data: bytes) -> None:
+        """Publish new data, now and after every time it joins. Does not wait."""
+        self._data = data
+        member = self.member
+        if member is not None:
+            try:
+                member.update_future(data)
+            except LeaseLost:
+                return  # joins again with it
+
+    def close(self) -> None:
+        """Leave and stay away. From any thread."""
+        self._closed = True
+        self._link.loop.post(self._leave)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _leave(self) -> None:
+        if self._joining is not None:
+            self._joining.give_up()
+        if self.member is not None:
+            self.member.leave(quiet=True)
+            self.member = None
+
+    def _join(self) -> None:
+        if self._closed or self._link.closed:
+            return
+        self.member = None
+        try:
+            self._joining = self._membership.join_future(self._name, self._data, timeout=None)
+        except SessionClosed:
+            return
+        self._joining.on_done(self._settled)
+
+    def _settled(self) -> None:
+        joining, self._joining = self._joining, None
+        if joining is None or joining.cancelled():
+            return
+        self.error = joining.exception()
+        if self.error is not None:
+            if not isinstance(self.error, SessionClosed):
+                self._link.timer(self._PAUSE_S, self._join)
+            return
+        member = self.member = joining.result()
+        if self._closed:
+            self._leave()
+            return
+        member.lost.on_set(lambda: self._link.loop.post(self._join))
+        if self._on_join is not None:
+            self._link.dispatcher.post(self._on_join, member)
