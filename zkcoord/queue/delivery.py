@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from zkcoord.core.outputs import Output, Topic
+from zkcoord.kafka import Producer
 from zkcoord.queue.checkpointing import Checkpointing, Entry
 from zkcoord.queue.duty import Duty
 from zkcoord.queue.outputs import Outbox
@@ -18,12 +19,20 @@ class Delivery:
 
     Args:
         duty: the queue, and how to reach Kafka.
+        connect: makes the producer, again when the old one is beyond repair.
         results: partitions of the results topic. An output for a partition that does not exist is
             dropped: the submitter named it, and nobody can listen there.
         may_write: whether the lease is still believed.
     """
 
-    def __init__(self, duty: Duty, results: int, may_write: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        duty: Duty,
+        connect: Callable[[], Producer],
+        *,
+        results: int,
+        may_write: Callable[[], bool],
+    ) -> None:
         topics = duty.topics
         self._names = {
             int(Topic.INBOX): topics.inbox,
@@ -31,7 +40,7 @@ class Delivery:
             int(Topic.DEAD): topics.dead,
         }
         self.results = results
-        self._outbox = Outbox(duty.output_producer)
+        self._outbox = Outbox(connect)
         self._checkpoint = Checkpointing(duty.queue, duty.checkpoint_writer, may_write)
         self._checkpoint.start()
 

@@ -70,3 +70,31 @@ class Duty:
     def admin(self) -> Admin:
         """For partition counts and trimming."""
         return Admin(self.kafka, client_id=self.client_id("admin"))
+
+
+class Readiness:
+    """Producers made while standing by: a new one needs half a second until it can send.
+
+    What :meth:`appender` and :meth:`output_producer` return belongs to the caller.
+    """
+
+    def __init__(self, duty: Duty) -> None:
+        self._duty = duty
+        self._appender: LogAppender | None = duty.appender()
+        self._producer: Producer | None = duty.output_producer()
+
+    def appender(self) -> LogAppender:
+        """The one that was made ready, once; then new ones."""
+        ready, self._appender = self._appender, None
+        return ready or self._duty.appender()
+
+    def output_producer(self) -> Producer:
+        """The one that was made ready, once; then new ones."""
+        ready, self._producer = self._producer, None
+        return ready or self._duty.output_producer()
+
+    def close(self) -> None:
+        """Free what nobody took."""
+        for client in (self._appender, self._producer):
+            if client is not None:
+                client.close(0.0)

@@ -28,7 +28,7 @@ from zkcoord.errors import (
     ZkcoordError,
 )
 from zkcoord.queue.administration import check_queue, describe_queue, queue_path
-from zkcoord.queue.duty import Duty
+from zkcoord.queue.duty import Duty, Readiness
 from zkcoord.queue.following import Follower
 from zkcoord.queue.leading import Ending, Leading
 from zkcoord.queue.takeover import take_over
@@ -143,10 +143,13 @@ class Serving:
                 check_queue(admin, description, timeout=CHECK_S)
             election = Election(session, "election", root=queue_path(self.queue))
             while not self._stopping.is_set():
-                with closing(Follower.restore(duty)) as follower:
+                with (
+                    closing(Follower.restore(duty)) as follower,
+                    closing(Readiness(duty)) as readiness,
+                ):
                     lease = self._win(election, follower)
                     if lease is not None:
-                        self._lead(duty, follower, lease)
+                        self._lead(duty, readiness, follower, lease)
 
     def _start(self, session: Session) -> bool:
         """Connect; False when asked to stop meanwhile."""
@@ -179,13 +182,13 @@ class Serving:
                     promise.give_up()  # a lease that came all the same is given back
         return None
 
-    def _lead(self, duty: Duty, follower: Follower, lease: Lease) -> None:
+    def _lead(self, duty: Duty, readiness: Readiness, follower: Follower, lease: Lease) -> None:
         self.term = lease.token
         began = time.monotonic()
         leading: Leading | None = None
         ending = "failed"
         try:
-            outcome = take_over(duty, follower, lease)
+            outcome = take_over(duty, readiness, follower, lease)
             if isinstance(outcome, Ending):
                 ending = outcome.value
                 return

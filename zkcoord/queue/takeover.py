@@ -15,7 +15,7 @@ from zkcoord.core.records import Source
 from zkcoord.errors import Deposed, StaleTerm
 from zkcoord.queue.appending import Appending
 from zkcoord.queue.delivery import Delivery
-from zkcoord.queue.duty import Duty
+from zkcoord.queue.duty import Duty, Readiness
 from zkcoord.queue.following import Follower
 from zkcoord.queue.intake import Intake, topic_of
 from zkcoord.queue.leading import READ_LIMIT, Ending, Leading, Means, believes
@@ -31,7 +31,9 @@ DESCRIBE_TIMEOUT_S = 10.0
 MEMBERS_TIMEOUT_S = 10.0
 
 
-def take_over(duty: Duty, follower: Follower, lease: Lease) -> Leading | Ending:
+def take_over(
+    duty: Duty, readiness: Readiness, follower: Follower, lease: Lease
+) -> Leading | Ending:
     """Open the term and make everything ready; or say why the leadership ended before it began.
 
     The follower is used up, whatever comes of it; the caller closes it.
@@ -52,13 +54,18 @@ def take_over(duty: Duty, follower: Follower, lease: Lease) -> Leading | Ending:
     except StaleTerm as error:
         raise _stale(duty, error) from error
     with ExitStack() as made:
-        appending = Appending(duty.appender)
+        appending = Appending(readiness.appender)
         made.callback(appending.close)
         appending.append(leader.opening())
         roster = Roster(duty.session, duty.queue)
         made.callback(roster.close)
         partitions = count_partitions(duty, DESCRIBE_TIMEOUT_S)
-        delivery = Delivery(duty, partitions[duty.topics.results], lambda: believes(lease))
+        delivery = Delivery(
+            duty,
+            readiness.output_producer,
+            results=partitions[duty.topics.results],
+            may_write=lambda: believes(lease),
+        )
         made.callback(delivery.close)
         ending = _reach_opening(duty, follower, lease, leader, appending)
         if ending is not None:
