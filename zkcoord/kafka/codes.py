@@ -59,7 +59,9 @@ TIMEOUT = frozenset(
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     }
 )
-CONFIG = frozenset({KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PROTOCOL})
+CONFIG = frozenset(
+    {KafkaError._INVALID_ARG, KafkaError._NOT_CONFIGURED, KafkaError._UNKNOWN_PROTOCOL}
+)
 AWAY = frozenset(
     {
         KafkaError._TRANSPORT,

@@ -28,7 +28,8 @@ class CompactedWriter:
     """Writes batches of keyed records to one topic, each batch whole or not at all.
 
     `open` fences every older writer of the same transactional id: a writer that was paused and
-    wakes up can change nothing. For one thread at a time; every call blocks, for 4-40 ms on a
+    wakes up can change nothing. Construct it ahead of need: a client that is half a second old
+    opens in 10 ms, a new one in 500. For one thread at a time; every call blocks, for 4-40 ms on a
     healthy cluster.
 
     Source: KIP-98, Exactly Once Delivery and Transactional Messaging.
@@ -125,8 +126,9 @@ def read_compacted(
 ) -> dict[bytes, bytes]:
     """The latest value of every key, committed ones only; tombstoned keys are left out.
 
-    Covers all that was committed when the call began, up to the first transaction that is still
-    open: whoever must see everything fences the writers first. Memory: all live values.
+    Reads up to the first transaction that is still open. A commit becomes visible a moment after
+    it was answered, so whoever must see all that was committed opens a :class:`CompactedWriter`
+    first: that ends every open transaction and waits until it is visible. Memory: all live values.
 
     Raises:
         BrokerUnavailable: not read to its end within `timeout` seconds.

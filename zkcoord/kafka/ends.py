@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -70,6 +71,17 @@ class Ends(Handle):
         """Free the client. Harmless when closed, or in a forked child."""
         self._pending = {}
         self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def _collect(self) -> None:
         if not all(future.done() for future in self._pending.values()):

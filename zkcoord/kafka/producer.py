@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as Client
 
 from zkcoord.config import KafkaConfig
-from zkcoord.errors import BufferFull, StreamError
+from zkcoord.errors import BufferFull, StreamError, ZkcoordError
 from zkcoord.kafka import codes, translate
 from zkcoord.kafka.handle import Handle, log
 from zkcoord.kafka.options import producer_properties
@@ -25,6 +25,9 @@ Delivered: TypeAlias = Callable[[KafkaError | None, Message], None]
 
 class Producer(Handle):
     """Sends records: in order per partition, ``acks=all``, no duplicates by its own retries.
+
+    Open it ahead of need: the client waits half a second after its start before it asks a broker
+    for the id that makes it idempotent, and no record leaves before it has one.
 
     Any thread may send. Transactions are for one thread at a time.
     Acknowledgements are delivered inside `poll`, `flush` and `close`, in the calling thread; an
@@ -144,14 +147,22 @@ class Producer(Handle):
         Raises:
             ProducerBroken, WriterFenced: a fatal error was met.
         """
-        events: int = self._use().poll(timeout)
+        client = self._use()
+        try:
+            events: int = client.poll(timeout)
+        except KafkaException as error:
+            raise self._noted(error, "poll") from error
         if self._causes.fatal is not None:
             self._raise_if_broken()
         return events
 
     def flush(self, timeout: float) -> int:
         """Wait at most `timeout` seconds until all is acknowledged; returns how much is left."""
-        left: int = self._use().flush(timeout)
+        client = self._use()
+        try:
+            left: int = client.flush(timeout)
+        except KafkaException as error:
+            raise self._noted(error, "flush") from error
         if self._causes.fatal is not None:
             self._raise_if_broken()
         return left
@@ -230,8 +241,7 @@ class Producer(Handle):
         except KafkaException as error:
             reason = translate.of(error)
             self._serve_callbacks()
-            self._raise_if_broken(error)
-            failure = translate.stream_error(reason, what, self._causes)
+            failure = self._noted(error, what)
             if reason.txn_requires_abort() and not reason.fatal():
                 self._abort_quietly(*arguments)
             raise failure from error
@@ -244,7 +254,20 @@ class Producer(Handle):
 
     def _serve_callbacks(self) -> None:
         """Let the client tell causes it has not told yet."""
-        self._use().poll(0)
+        try:
+            self._use().poll(0)
+        except KafkaException as error:  # it raises what is fatal
+            self._noted(error, "poll")
+
+    def _noted(self, error: KafkaException, what: str) -> ZkcoordError:
+        """What to raise for `error`; a fatal one is remembered and answers every later call."""
+        reason = translate.of(error)
+        if reason.fatal() and self._causes.fatal is None:
+            self._causes.fatal = reason
+        if self._causes.fatal is not None:
+            what = f"Producer {self._client_id!r}: {what}"
+            return translate.publish_error(self._causes.fatal, what, self._causes)
+        return translate.stream_error(reason, what, self._causes)
 
     def _raise_if_broken(self, cause: BaseException | None = None) -> None:
         fatal = self._causes.fatal

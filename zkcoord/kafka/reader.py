@@ -146,10 +146,13 @@ class Reader(Handle):
         if self._failures:
             raise self._failure()
         # consume(n, t) waits for n messages or the whole t; poll returns with the first.
-        first = self._held.popleft() if self._held else client.poll(timeout)
-        if first is None:
-            return []
-        more = [] if limit == 1 or self._held else client.consume(limit - 1, 0)
+        try:
+            first = self._held.popleft() if self._held else client.poll(timeout)
+            if first is None:
+                return []
+            more = [] if limit == 1 or self._held else client.consume(limit - 1, 0)
+        except KafkaException as raised:
+            raise translate.stream_error(translate.of(raised), "read", self._causes) from raised
         records: list[Record] = []
         add = records.append
         positions = self._positions
