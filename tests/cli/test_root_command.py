@@ -80,12 +80,11 @@ def test_every_command_leads_with_what_it_does_and_shows_two_examples() -> None:
 def test_every_option_says_what_it_does_and_names_its_variable() -> None:
     for name, command in all_commands():
         out = CliRunner().invoke(cli, [*name.split(), "--help"], terminal_width=300).stdout
+        blocks = re.split(r"\n  (?=-)", out.partition("Options:")[2])
         for option in command.params:
             if isinstance(option, click.Option) and not option.hidden:
                 flag = max(option.opts, key=len)
-                line = next(
-                    (x for x in re.split(r"\n  (?=-)", out) if re.search(rf"(^|\s){flag}\b", x)), ""
-                )
+                line = next((b for b in blocks if re.search(rf"(^|\s|/ ){flag}\b", b)), "")
                 assert "env var:" in line, f"{name} {flag}: its variable is not shown"
                 assert "ZKCOORD_" in line, f"{name} {flag}: {line}"
 
