@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         WriterFenced,
         ZkcoordError,
     )
+    from zkcoord.queue.agent import Agent
     from zkcoord.queue.context import TaskContext
     from zkcoord.queue.handle import Queue
     from zkcoord.queue.scheduler import Scheduler
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from zkcoord.zk import Promise, Session, Transaction
 
 _FRONT_DOOR = {
+    "Agent": "zkcoord.queue.agent",
     "AccessDenied": "zkcoord.errors",
     "AcquireTimeout": "zkcoord.errors",
     "AttemptStopped": "zkcoord.errors",
@@ -144,6 +146,7 @@ _FRONT_DOOR = {
 }
 
 __all__ = [
+    "Agent",
     "AccessDenied",
     "AcquireTimeout",
     "AttemptStopped",

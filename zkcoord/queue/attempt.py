@@ -21,7 +21,7 @@ class Verdict(Enum):
     CANCELLED = "cancelled"  # the leader asked for it: reported as cancelled
     DRAINED = "drained"  # the agent leaves: given back
     LOST = "lost"  # the session is over: not reported, the leader gives it to others
-    SUPERSEDED = "superseded"  # a newer attempt of the task arrived: not reported
+    SUPERSEDED = "superseded"  # a newer attempt of the task arrived: its report changes nothing
 
 
 class Attempt:

@@ -91,6 +91,11 @@ class Executor:
     # --- what the agent may ask -----------------------------------------------------------------
 
     @property
+    def incarnation(self) -> int | None:
+        """The incarnation that is served now."""
+        return self._tenure.rules.incarnation if self._tenure is not None else None
+
+    @property
     def busy(self) -> int:
         """Slots in use, by attempts of earlier incarnations too."""
         return self._busy
@@ -135,10 +140,13 @@ class Executor:
         for attempt in self._backlog.clear():
             self._finish(attempt, _returned(attempt.order, "drained"))
 
-    def give_back(self) -> None:
-        """Stop all running attempts and give them back."""
+    def give_back(self, *, grace: bool = True) -> None:
+        """Stop all running attempts and give them back, without `grace` at once."""
         for attempt in list(self._attempts.values()):
             self._stop(attempt, Verdict.DRAINED, "the agent leaves")
+            if not grace and not attempt.answered:
+                self._finish(attempt, report_verdict(attempt, time.time()), running=True)
+                self._hide(1)
 
     async def idle(self, within: float) -> bool:
         """Whether no slot was in use within so many seconds."""
@@ -283,17 +291,16 @@ class Executor:
         """Stop it cooperatively; at once when it only waits."""
         if attempt.ended:
             return
-        silent = verdict in (Verdict.LOST, Verdict.SUPERSEDED)
-        if attempt.verdict is not None and not silent:
-            return  # it is being stopped already
         told = attempt.verdict is not None
-        shown = not attempt.answered and attempt.verdict not in (Verdict.LOST, Verdict.SUPERSEDED)
+        if told and verdict is not Verdict.LOST:
+            return  # it is being stopped already
+        hides = verdict is Verdict.LOST and attempt.verdict is not Verdict.LOST
         attempt.verdict, attempt.reason = verdict, reason
         if attempt.started == 0.0:
             self._backlog.removed()
             self._finish(attempt, report_verdict(attempt, time.time()))
             return
-        if silent and shown:
+        if hides and not attempt.answered:
             self._hide(1)
         if told:
             return
@@ -316,7 +323,7 @@ class Executor:
             self._config.grace_s,
             attempt.reason,
         )
-        if attempt.verdict in (Verdict.LOST, Verdict.SUPERSEDED):
+        if attempt.verdict is Verdict.LOST:
             return
         self._finish(attempt, report_verdict(attempt, time.time()), running=True)
         self._hide(1)
@@ -324,7 +331,7 @@ class Executor:
     def _ended(self, attempt: Attempt, report: Report) -> None:
         """A runner is done with it."""
         self._busy -= 1
-        if attempt.answered or attempt.verdict in (Verdict.LOST, Verdict.SUPERSEDED):
+        if attempt.answered or attempt.verdict is Verdict.LOST:
             self._hide(-1)
         self._finish(attempt, report)
         if self._busy == 0:
@@ -344,7 +351,7 @@ class Executor:
         order = attempt.order
         if self._attempts.get(order.id) is attempt:
             del self._attempts[order.id]
-        if attempt.verdict in (Verdict.LOST, Verdict.SUPERSEDED) or self._tenure is None:
+        if attempt.verdict is Verdict.LOST or self._tenure is None:
             return
         self._tenure.rules.ended(order.id, order.attempt, order.fence)
         self._reporter.add(report)

@@ -24,7 +24,7 @@ class Entry(msgspec.Struct, omit_defaults=True, gc=False):
         id, attempt, fence, task: what.
         event: ``start`` or ``end``.
         outcome: of an end: ``succeeded``, or the kind of the failure, or ``returned``, or
-            ``lost`` or ``superseded`` when it was not reported.
+            ``lost`` when it was not reported, or ``superseded``.
     """
 
     at: float

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -40,6 +40,12 @@ POLL_S = 0.005
 RETRY_S = (0.1, 2.0)  # first and longest pause before sending again
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class _Record(NamedTuple):
+    number: int
+    value: bytes
+    size: int  # how many reports are in it
 
 
 class Sending(Protocol):
@@ -94,8 +100,8 @@ class Reporter:
         self._polling: asyncio.TimerHandle | None = None
         self._retrying: asyncio.TimerHandle | None = None
         self._pause = RETRY_S[0]
-        self._sent: dict[int, tuple[bytes, int]] = {}  # number -> record, count of its reports
-        self._again: deque[tuple[bytes, int]] = deque()
+        self._sent: dict[int, _Record] = {}
+        self._again: deque[_Record] = deque()  # to be sent, in order
         self._number = 0
         self._unacknowledged = 0
         self._broken = False
@@ -204,7 +210,8 @@ class Reporter:
         assert self._open_for is not None
         inbox, incarnation, _ = self._open_for
         record = Reports(VERSION, inbox, incarnation, self._agent, self._term, reports)
-        self._again.append((_encode(record), len(reports)))
+        self._again.append(_Record(self._number, _encode(record), len(reports)))
+        self._number += 1
         if self._retrying is None:
             self._send_waiting()
 
@@ -218,28 +225,20 @@ class Reporter:
             return
         partition = self._open_for[2]
         while self._again:
-            value, count = self._again[0]
-            number = self._number
-            self._number += 1
-            self._sent[number] = (value, count)
+            record = self._again[0]
+            acked = partial(self._acked, record.number)
+            self._sent[record.number] = record
             try:
-                self._producer.send(
-                    self._topic, value, partition=partition, on_ack=partial(self._acked, number)
-                )
-            except BufferFull:
-                del self._sent[number]
-                self._retry_later()
-                break
-            except TaskTooLarge as error:
-                del self._sent[number]
-                self._again.popleft()
-                self._unacknowledged -= count
-                _log.error("%d reports are too large to send and are lost: %s", count, error)
-                continue
+                self._producer.send(self._topic, record.value, partition=partition, on_ack=acked)
             except StreamError as error:
-                del self._sent[number]
+                del self._sent[record.number]
+                if isinstance(error, TaskTooLarge):
+                    self._again.popleft()
+                    self._give_up(record, error)
+                    continue
                 self._broken = self._broken or isinstance(error, ProducerBroken)
-                _log.warning("reports wait: %s", error)
+                if not isinstance(error, BufferFull):
+                    _log.warning("reports wait: %s", error)
                 self._retry_later()
                 break
             self._again.popleft()
@@ -247,23 +246,28 @@ class Reporter:
 
     def _acked(self, number: int, _: int | None, error: StreamError | None) -> None:
         """Called from poll, on the loop's thread."""
-        sent = self._sent.pop(number, None)
-        if sent is None:
+        record = self._sent.pop(number, None)
+        if record is None:
             return  # of an incarnation that is over
-        value, count = sent
         if error is None:
-            self._unacknowledged -= count
+            self._unacknowledged -= record.size
             self._pause = RETRY_S[0]
-            return
-        if isinstance(error, TaskTooLarge):
-            self._unacknowledged -= count
-            _log.error("%d reports are too large to send and are lost: %s", count, error)
-            return
-        if isinstance(error, ProducerBroken):
-            self._broken = True
-        _log.warning("%d reports were not delivered and are sent again: %s", count, error)
-        self._again.append((value, count))
-        self._retry_later()
+        elif isinstance(error, TaskTooLarge):
+            self._give_up(record, error)
+        else:
+            self._broken = self._broken or isinstance(error, ProducerBroken)
+            _log.warning("%d reports were not delivered, to be sent again: %s", record.size, error)
+            self._put_back([record])
+            self._retry_later()
+
+    def _give_up(self, record: _Record, error: StreamError) -> None:
+        """The broker will never take it: the leader finds out when it asks what is held."""
+        self._unacknowledged -= record.size
+        _log.error("%d reports are too large to send and are lost: %s", record.size, error)
+
+    def _put_back(self, records: Iterable[_Record]) -> None:
+        """Send these again, before younger ones."""
+        self._again = deque(sorted([*records, *self._again]))
 
     def _retry_later(self) -> None:
         if self._retrying is None:
@@ -278,7 +282,7 @@ class Reporter:
             _log.warning("no new producer for reports: %s", error)
             return False
         self._broken = False
-        self._again.extendleft(reversed(self._sent.values()))  # their outcome will not be told
+        self._put_back(self._sent.values())  # the old one will not tell their outcome any more
         self._sent.clear()
         self._loop.run_in_executor(None, partial(old.close, 0.0))
         return True
