@@ -126,8 +126,8 @@ class FixedInspector:
     def tasks(self, _: str, *, timeout: float) -> tuple[list[TaskView], int]:
         return [TASK, DEAD_TASK], 0
 
-    def dead_letters(self, _: str, *, limit: int, timeout: float) -> list[DeadView]:
-        return [LETTER]
+    def dead_letters(self, _: str, *, reason: str | None, **__: object) -> list[DeadView]:
+        return [LETTER] if reason in (None, LETTER.reason) else []
 
     def dead_letter(self, _: str, __: str, *, timeout: float) -> DeadView:
         return LETTER
@@ -146,7 +146,7 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
 READING = [
     "agent list",
     "dead list mail",
-    "dead show mail 0/17",
+    "dead show mail 12.0",
     "election list",
     "election show queue/mail",
     "lock list",
@@ -203,7 +203,7 @@ def test_what_is_not_there_ends_with_5() -> None:
 
 
 def test_raw_bytes_of_a_dead_letter_are_untouched() -> None:
-    ended = CliRunner().invoke(cli, ["dead", "show", "mail", "0/17", "--raw"])
+    ended = CliRunner().invoke(cli, ["dead", "show", "mail", "12.0", "--raw"])
     assert ended.stdout_bytes == b"\xff\x1b[31m{"
 
 

@@ -127,12 +127,22 @@ class Inspector:
         """All tasks the log still knows, latest change last, and how many were left out."""
         return tasks.tasks(self.servers, queue, timeout=timeout)
 
-    def dead_letters(self, queue: str, *, limit: int = 50, timeout: float = 30.0) -> list[DeadView]:
-        """The newest letters, newest first."""
-        return dead.letters(self.servers, queue, limit=limit, timeout=timeout)
+    def dead_letters(
+        self,
+        queue: str,
+        *,
+        limit: int = 50,
+        reason: str | None = None,
+        task: str | None = None,
+        timeout: float = 30.0,
+    ) -> list[DeadView]:
+        """The newest letters, newest first; only those with this reason, of this task."""
+        return dead.letters(
+            self.servers, queue, limit=limit, reason=reason, task=task, timeout=timeout
+        )
 
     def dead_letter(self, queue: str, which: str, *, timeout: float = 60.0) -> DeadView:
-        """One letter, by ``partition/offset`` or task id. Raises NodeMissing."""
+        """One letter, by task id or by fact. Raises NodeMissing."""
         return dead.letter(self.servers, queue, which, timeout=timeout)
 
     def close(self) -> None:

@@ -211,8 +211,8 @@ class DeadView(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter: the record as it was submitted, and why it is here.
 
     Attributes:
+        fact: its identity, ``<log offset>.<place in the batch>``.
         where: ``partition/offset`` in the topic of dead letters.
-        fact: its identity; the same letter may stand in the topic more than once.
         source: ``class/partition/offset`` where the record stood.
         submitted: when it was written. died: when it was given up.
         key, value, headers: the original, byte for byte unless `size` says otherwise.

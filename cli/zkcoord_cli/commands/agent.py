@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord_cli.options import inspected, json_option
+from zkcoord_cli.options import SECONDS, connected, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 
 if TYPE_CHECKING:
     from zkcoord.inspector import Inspector
+    from zkcoord.settings import Settings
 
 
 @click.group(name="agent")
 def command() -> None:
     """Run an agent; list the agents of a queue."""
+
+
+@command.command()
+@click.argument("queue")
+@click.option(
+    "--handlers",
+    required=True,
+    metavar="MODULE:ATTRIBUTE",
+    help="A zkcoord.Queue with tasks, or a mapping of task names to functions.",
+)
+@click.option("--slots", type=click.IntRange(1, 10_000), default=8, help="Tasks at a time.")
+@click.option("--capability", multiple=True, metavar="NAME", help="What it offers: gpu=a100.")
+@click.option(
+    "--drain", type=SECONDS, default=30.0, metavar="SECONDS", help="For running tasks, at the end."
+)
+@click.option(
+    "--grace", type=SECONDS, default=5.0, metavar="SECONDS", help="For a cancelled task's clean-up."
+)
+@click.option("--ledger", type=click.Path(dir_okay=False), help="File of starts and ends, JSON.")
+@click.option("--name", metavar="NAME", show_default="host-pid-digits", help="Its name.")
+@connected
+@pass_output
+def run(
+    output: Output, /, settings: Settings, queue: str, handlers: str, slots: int, **given: Any
+) -> None:
+    """Run an agent until SIGTERM or Ctrl-C; then it drains. A second signal stops at once.
+
+    Servers named here, in the environment or in a context win over those in the module.
+
+    \b
+    zkcoord agent run mail --handlers app:queue
+    zkcoord agent run mail --handlers app:queue --slots 2 --capability gpu=a100
+    """
+    from zkcoord.config import AgentConfig
+    from zkcoord.queue.agent import Agent
+    from zkcoord_cli.handlers import load_queue
+    from zkcoord_cli.servicelog import configure
+
+    configure()
+    config = AgentConfig(
+        slots=slots,
+        capabilities=frozenset(given["capability"]),
+        drain_s=given["drain"],
+        grace_s=given["grace"],
+        ledger=given["ledger"],
+    )
+    agent = Agent(load_queue(queue, handlers, settings), config=config, name=given["name"] or "")
+    output.note(f"agent {agent.name} runs tasks of {queue} in {slots} slots; Ctrl-C to drain")
+    if not agent.run():
+        output.warn("some tasks did not end in time and were given back")
 
 
 @command.command(name="list")

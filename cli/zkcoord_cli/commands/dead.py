@@ -24,6 +24,7 @@ def command() -> None:
 @click.argument("queue")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="At most so many.")
 @click.option("--reason", metavar="WORD", help="Only those with this reason.")
+@click.option("--task", metavar="NAME", help="Only those of this task.")
 @timeout_option(30.0, READ_TIMEOUT)
 @json_option
 @inspected
@@ -34,6 +35,7 @@ def list_(
     queue: str,
     limit: int,
     reason: str | None,
+    task: str | None,
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -45,17 +47,16 @@ def list_(
     """
     from zkcoord_cli.formats import ago
 
-    letters = inspector.dead_letters(queue, limit=limit, timeout=timeout)
-    letters = [letter for letter in letters if reason in (None, letter.reason)]
+    letters = inspector.dead_letters(queue, limit=limit, reason=reason, task=task, timeout=timeout)
     if as_json:
         items = [_as_json(letter) for letter in letters]
         output.json(schema_name("dead", "list"), {"queue": queue, "items": items})
         return
     output.table(
-        ("WHERE", "ID", "REASON", "TASK", "TRIES", "AGE", "ERROR"),
+        ("LETTER", "ID", "REASON", "TASK", "TRIES", "AGE", "ERROR"),
         [
             (
-                letter.where,
+                letter.fact,
                 letter.id,
                 letter.reason,
                 letter.task,
@@ -72,7 +73,7 @@ def list_(
 
 @command.command()
 @click.argument("queue")
-@click.argument("which", metavar="ID|PARTITION/OFFSET")
+@click.argument("which", metavar="ID|LETTER")
 @click.option("--raw", is_flag=True, help="Print the original value's bytes and nothing else.")
 @timeout_option(60.0, READ_TIMEOUT)
 @json_option
@@ -87,10 +88,10 @@ def show(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Show one dead letter with its original bytes, by task id or by place.
+    """Show one dead letter with its original bytes, by task id or by its own.
 
     \b
-    zkcoord dead show mail 0/17
+    zkcoord dead show mail 812.0
     zkcoord dead show mail 01K9V5 --raw > body.json
     """
     from zkcoord_cli.formats import moment, text_of
@@ -112,7 +113,7 @@ def show(
             ("submitted", moment(letter.submitted)),
             ("given up", moment(letter.died)),
             ("record was", letter.source),
-            ("letter is", letter.where),
+            ("letter", f"{letter.fact}, in the topic at {letter.where}"),
             ("key", text_of(letter.key)),
             *((f"header {name}", text_of(value)) for name, value in letter.headers),
             ("value", text_of(letter.value)),
