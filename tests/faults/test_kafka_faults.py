@@ -204,8 +204,8 @@ def test_a_reader_outlives_its_broker(own_stack: Any) -> None:
         producer.flush(10)
         until(lambda: [r.value for r in reader.read(1, 0.5)] == [b"1"], "the first record")
         broker.kill()
-        until(lambda: reader.read(1, 0.1) == [] and broker.address in reader.causes(), "the cause")
-        with pytest.raises(BrokerUnavailable, match=broker.address):
+        until(lambda: reader.read(1, 0.1) == [] and own_stack.kafka in reader.causes(), "the cause")
+        with pytest.raises(BrokerUnavailable, match=own_stack.kafka):
             reader.ends(1)
         broker.start()
         producer.send("log", b"2")

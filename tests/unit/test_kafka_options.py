@@ -278,7 +278,8 @@ def test_a_broken_producer_raises_from_every_call() -> None:
         (
             (
                 "ssl://broker.example.org:9093/bootstrap: SSL handshake failed: certificate verify "
-                "failed: broker certificate could not be verified (after 3ms in state SSL_HANDSHAKE)"
+                "failed: broker certificate could not be verified "
+                "(after 3ms in state SSL_HANDSHAKE)"
             ),
             (
                 "SSL handshake failed: certificate verify failed: broker certificate could not be "
