@@ -17,7 +17,9 @@ def engine_missing() -> str:
     """Why containers cannot run here, or the empty string."""
     if shutil.which("docker") is None:
         return "no docker command"
-    asked = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=30)
+    asked = subprocess.run(
+        ["docker", "info"], check=False, capture_output=True, text=True, timeout=30
+    )
     if asked.returncode != 0:
         return f"no Docker engine answers: {asked.stderr.strip().splitlines()[-1:]}"
     return "" if compose_command() else "neither docker compose nor docker-compose is there"
@@ -25,7 +27,9 @@ def engine_missing() -> str:
 
 def compose_command() -> str:
     """`docker compose`, or the older `docker-compose` where only that is there."""
-    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=30)
+    plugin = subprocess.run(
+        ["docker", "compose", "version"], check=False, capture_output=True, timeout=30
+    )
     if plugin.returncode == 0:
         return "docker compose"
     return "docker-compose" if shutil.which("docker-compose") else ""
