@@ -43,7 +43,9 @@ class Life:
     attempt: int = 0
     holder: tuple[int, int] | None = None  # partition, incarnation of the running attempt
     dispatches: list[tuple[int, int, int, int, float]] = field(default_factory=list)
-    ends: list[tuple[str, int, int, float]] = field(default_factory=list)  # state, offset, index, at
+    ends: list[tuple[str, int, int, float]] = field(
+        default_factory=list
+    )  # state, offset, index, at
     started: float | None = None
     retries: int = 0
     releases: list[str] = field(default_factory=list)
@@ -97,7 +99,9 @@ class Findings:
     def delays(self) -> list[float]:
         """Seconds from submission to the first dispatch, per task that was dispatched."""
         return [
-            life.dispatches[0][4] - life.submitted for life in self.lives.values() if life.dispatches
+            life.dispatches[0][4] - life.submitted
+            for life in self.lives.values()
+            if life.dispatches
         ]
 
 
@@ -156,8 +160,9 @@ class _Reader:
         self.found.origins.setdefault((source, partition, place), []).append(offset)
         if not before.get(key, 0) <= place < self.found.inputs.get(key, 0):
             self.problem(
-                offset, f"a fact from input {key} at {place}, but its record says {before.get(key)}"
-                f" to {self.found.inputs.get(key)}"
+                offset,
+                f"a fact from input {key} at {place}, but its record says {before.get(key)}"
+                f" to {self.found.inputs.get(key)}",
             )
 
     def fact(self, offset: int, index: int, at: float, tag: int, f: list, before: dict) -> None:

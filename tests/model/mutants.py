@@ -50,7 +50,7 @@ class Hasty(Leader):
         assert flight is not None and self._desk is not None
         self._desk.read_back(offset)
         effects, flight.effects = flight.effects, []
-        return self._sending(offset, self._packer.pack(effects, offset, flight.at, offset))
+        return self._unsent.add(offset, self._packer.pack(effects, offset, flight.at, offset))
 
 
 class ActsOnAcknowledgement(Parts):

@@ -225,7 +225,7 @@ class Admission:
                 self._meter.has_learned and fleet.slots > 0
             )
             level = self.move(k, fill, now, may_refuse=may_refuse)
-            late = max(wait, fill * budget) - budget / 2
+            late = max(wait - budget / 2, self._drain(len(state.tasks), memory))
             self._retry[k] = min(max(late, RETRY_S_MIN), RETRY_S_MAX)
             oldest = queues.oldest(k)
             classes.append(
@@ -289,6 +289,13 @@ class Admission:
             self._levels[priority] = level = wanted
             self._changed[priority] = now
         return level
+
+    def _drain(self, live: int, memory: float) -> float:
+        """Seconds until the share of memory in use is low enough again."""
+        if memory <= self._config.slow_exit:
+            return 0.0
+        excess = live * (1 - self._config.slow_exit / memory)
+        return excess / max(sum(self._meter.rate_out), 0.1)
 
     def _pace(self, fill: float, budget: float) -> float:
         config = self._config

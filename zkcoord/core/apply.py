@@ -78,9 +78,12 @@ class Fold:
         self.effects: Effects = []
 
     def begin(self, offset: int, at: float, sent: int) -> None:
-        """Turn to the next batch: its place, time, and watermark."""
+        """Turn to the next batch: its place, time, and watermark.
+
+        Time never falls: an opening was written before its leader knew what stands before it.
+        """
         self.offset = offset
-        self.at = self.state.at = at
+        self.at = self.state.at = max(at, self.state.at)
         self.index = 0
         self.effects = []
         self.settle(sent)

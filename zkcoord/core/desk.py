@@ -47,6 +47,7 @@ class Desk:
         now: the batch's time.
         facts, size: decided so far, and their bytes as encoded, at most roughly.
         consumed: next offset per (source, partition), not in a batch yet.
+        reserved: slots that are kept for some class.
         touched: tasks with a provisional log offset in them.
         ended: ids of checkpointed tasks that ended in the batch.
     """
@@ -63,6 +64,7 @@ class Desk:
         self.queues = Dispatch(config.classes, fleet)
         self.timers = Timers()
         self.meter = Meter()
+        self.reserved = sum(c.reserved_slots for c in config.classes)
         self.admission = Admission(config, self.meter)
         self.now = state.at
         self.facts: list[Fact] = []

@@ -136,6 +136,11 @@ class Fleet:
         """How many agents live."""
         return sum(agent.live for agent in self.agents.values())
 
+    @property
+    def has_blocked(self) -> bool:
+        """Whether an agent is left alone for a while, or has not been looked at again yet."""
+        return bool(self._dirty)
+
     def known(self, task: str) -> bool:
         """Whether any live agent knows the task."""
         return any(task in profile.tasks for profile in self.profiles.values())

@@ -33,7 +33,7 @@ from zkcoord.core import answers, intake, upkeep
 from zkcoord.core.apply import Effects
 from zkcoord.core.checkpoint import Planner
 from zkcoord.core.desk import Desk
-from zkcoord.core.fleet import Fleet
+from zkcoord.core.fleet import BLOCK_S, Fleet
 from zkcoord.core.inputs import Inputs
 from zkcoord.core.outputs import Output, Packer
 from zkcoord.core.records import (
@@ -46,15 +46,14 @@ from zkcoord.core.records import (
     TermOpened,
 )
 from zkcoord.core.replica import Replica, decode_batch
-from zkcoord.core.tasks import Task
+from zkcoord.core.unsent import Unsent
 from zkcoord.errors import Deposed, StaleTerm
 
-UNSENT_MAX = 100_000
-"""Outputs that may be unacknowledged before nothing more is decided."""
 LAZY_S = 0.25
 """How long consumed offsets and a watermark without facts may wait for a batch of their own."""
 TICK_S = 1.0
 KEEP_S = 0.1
+REMIND_S = 0.25
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -110,14 +109,11 @@ class Leader:
         self._planner = Planner(self._config.checkpoint_after_s, self._config.checkpoint_every_s)
         self._desk: Desk | None = None
         self._flight: _Flight | None = None
-        self._unsent: deque[int] = deque()
-        self._unsent_of: dict[int, int] = {}
-        self._unsent_count = 0
-        self._acknowledged: set[int] = set()
+        self._unsent = Unsent()
         self._consumed: dict[tuple[int, int], int] = {}
         self._trim = replica.start
         self._positions: deque[tuple[int, int]] = deque()  # (batch, position) not written yet
-        self._ticked = self._kept = self._batched = float("-inf")
+        self._ticked = self._kept = self._batched = self._reminded = float("-inf")
         opening = Batch(VERSION, term, 0, replica.state.at, [], -1, [TermOpened(name)])
         self._opening = _encode(opening)
 
@@ -181,7 +177,7 @@ class Leader:
         desk = self._desk
         if desk is None or self._flight is not None:
             raise RuntimeError("decide: read back what is in flight first")
-        if self._unsent_count >= UNSENT_MAX:
+        if self._unsent.is_full:
             return None
         desk.begin(now)
         now = desk.now
@@ -207,14 +203,7 @@ class Leader:
 
     def acknowledged(self, offset: int) -> None:
         """All outputs of the batch at log offset `offset` are acknowledged. In any order."""
-        count = self._unsent_of.pop(offset, None)
-        if count is None:
-            return
-        self._unsent_count -= count
-        self._acknowledged.add(offset)
-        unsent = self._unsent
-        while unsent and unsent[0] in self._acknowledged:
-            self._acknowledged.discard(unsent.popleft())
+        self._unsent.acknowledged(offset)
 
     def resend(self) -> list[Output]:
         """What no watermark covers, in order: earlier leaders may not have sent it.
@@ -226,7 +215,7 @@ class Leader:
             raise RuntimeError("resend: after the opening was read back, before the first decision")
         outputs: list[Output] = []
         for offset, at, effects in replica.owed:
-            outputs += self._sending(
+            outputs += self._unsent.add(
                 offset, self._packer.pack(effects, offset, at, replica.position - 1)
             )
         replica.owed.clear()
@@ -236,9 +225,11 @@ class Leader:
         """Inbox records that come from no new fact: greetings, unconfirmed dispatches again.
 
         Nobody waits for their acknowledgement; what is lost is reminded of again. Cheap.
+        :meth:`feed` adds them too now and then.
         """
         if self._desk is None or self._flight is not None:
             return []
+        self._reminded = now
         fleet, packer = self._fleet, self._packer
         after = self._config.received_s
         for agent in fleet.agents.values():
@@ -295,6 +286,8 @@ class Leader:
         time = desk.timers.next()
         if time is not None:
             wait = min(wait, time - now)
+        if self._fleet.has_blocked and desk.queues.waiting:
+            wait = min(wait, BLOCK_S)
         if desk.consumed or self._sent() > desk.state.sent:
             wait = min(wait, self._batched + LAZY_S - now)
         return max(wait, 0.0)
@@ -349,20 +342,17 @@ class Leader:
         if flight.position >= 0:
             self._positions.append((offset, flight.position))
         self._planner.note(flight.at, offset)
-        if not flight.effects:
-            return []
-        return self._sending(offset, self._packer.pack(flight.effects, offset, flight.at, offset))
-
-    def _sending(self, offset: int, outputs: list[Output]) -> list[Output]:
-        if outputs:
-            self._unsent.append(offset)
-            self._unsent_of[offset] = len(outputs)
-            self._unsent_count += len(outputs)
+        outputs: list[Output] = []
+        if flight.effects:
+            packed = self._packer.pack(flight.effects, offset, flight.at, offset)
+            outputs = self._unsent.add(offset, packed)
+        if flight.at - self._reminded >= REMIND_S:
+            outputs += self.reminders(flight.at)  # under load there may be no other moment
         return outputs
 
     def _sent(self) -> int:
         """The watermark that may be claimed now."""
-        return self._unsent[0] if self._unsent else self.replica.position
+        return self._unsent.watermark(self.replica.position)
 
     def _look_back(self, desk: Desk) -> None:
         """Candidates for the checkpoint's position, while the state is just what was read back."""
@@ -398,7 +388,3 @@ class Leader:
         if not desk.full(0.75):
             upkeep.keep_old(desk, planner.due(desk.state, upkeep.IDS_MAX))
         return -1 if found is None else found.offset
-
-    def tasks(self) -> list[Task]:
-        """The live tasks, for ``queue show``; not to be changed."""
-        return list(self.replica.state.tasks.values())

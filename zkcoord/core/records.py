@@ -12,9 +12,73 @@ from typing import TypeAlias
 
 import msgspec
 
-VERSION = 1
+from zkcoord.core.messages import (
+    AgentInfo,
+    Cancel,
+    ClassPressure,
+    Control,
+    DidFail,
+    DidHave,
+    DidReceive,
+    DidReturn,
+    DidStart,
+    DidSucceed,
+    Headers,
+    Inbox,
+    Pressure,
+    Report,
+    Reports,
+    Run,
+)
 
-Headers: TypeAlias = list[tuple[str, bytes | None]]
+__all__ = [
+    "VERSION",
+    "Accepted",
+    "AgentInfo",
+    "Batch",
+    "Cancel",
+    "CancelAsked",
+    "Cancelled",
+    "Checkpointed",
+    "ClassPressure",
+    "Control",
+    "DidFail",
+    "DidHave",
+    "DidReceive",
+    "DidReturn",
+    "DidStart",
+    "DidSucceed",
+    "Died",
+    "Discarded",
+    "Dispatched",
+    "Duplicate",
+    "Fact",
+    "Headers",
+    "Inbox",
+    "KeptTask",
+    "Origin",
+    "Paused",
+    "Position",
+    "Positioned",
+    "Pressure",
+    "Priority",
+    "Refused",
+    "Rejected",
+    "Released",
+    "Report",
+    "Reports",
+    "Reprioritized",
+    "Retrying",
+    "Run",
+    "Source",
+    "Started",
+    "Submission",
+    "Succeeded",
+    "Superseded",
+    "TermOpened",
+]
+
+VERSION = 1
 
 
 class Priority(IntEnum):
@@ -326,172 +390,3 @@ Fact: TypeAlias = (
     | Positioned
     | Refused
 )
-
-
-# --- inbox ------------------------------------------------------------------------------------
-
-
-class Run(msgspec.Struct, array_like=True, tag=1, gc=False):
-    """Run attempt `attempt`. `fence` rises with every attempt of a task."""
-
-    id: str
-    attempt: int
-    fence: int
-    task: str
-    priority: int
-    value: bytes
-    headers: Headers
-    key: bytes | None
-    timeout: float
-    expires_at: float | None
-    trace: str | None
-
-
-class Cancel(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """Stop attempt `attempt` cooperatively; report it cancelled."""
-
-    id: str
-    attempt: int
-    reason: str
-
-
-class Inbox(msgspec.Struct, array_like=True, gc=False):
-    """One record of an inbox partition, for one incarnation of the agent that claimed it.
-
-    `seq` rises by one per (term, incarnation), from 0: a gap is noticed.
-    """
-
-    version: int
-    queue: str
-    term: int
-    incarnation: int
-    seq: int
-    orders: list[Run | Cancel]
-
-
-# --- reports ----------------------------------------------------------------------------------
-
-
-class DidReceive(msgspec.Struct, array_like=True, tag=1, gc=False):
-    """The attempt arrived. Left out when the same record says more about it."""
-
-    id: str
-    attempt: int
-
-
-class DidStart(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """The attempt runs."""
-
-    id: str
-    attempt: int
-    started: float
-
-
-class DidSucceed(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """The attempt returned. `result` is JSON."""
-
-    id: str
-    attempt: int
-    result: bytes
-    started: float
-    finished: float
-
-
-class DidFail(msgspec.Struct, array_like=True, tag=4, gc=False):
-    """The attempt raised, timed out or was cancelled.
-
-    `kind` is ``error``, ``timeout``, ``retry``, ``discard``, ``cancelled``, ``unknown_task`` or
-    ``malformed``; `delay` is what the handler asked for.
-    """
-
-    id: str
-    attempt: int
-    kind: str
-    error: str
-    delay: float | None
-    started: float
-    finished: float
-
-
-class DidReturn(msgspec.Struct, array_like=True, tag=5, gc=False):
-    """The agent gives the attempt back without a verdict (drain, or no room)."""
-
-    id: str
-    attempt: int
-    reason: str
-
-
-class DidHave(msgspec.Struct, array_like=True, tag=6, gc=False):
-    """All attempts the agent has; sent after it saw a new term or a gap in its inbox."""
-
-    attempts: list[tuple[str, int]]
-
-
-Report: TypeAlias = DidReceive | DidStart | DidSucceed | DidFail | DidReturn | DidHave
-
-
-class Reports(msgspec.Struct, array_like=True, gc=False):
-    """One record of the reports topic."""
-
-    version: int
-    partition: int
-    incarnation: int
-    agent: str
-    term: int  # the highest the agent has seen
-    reports: list[Report]
-
-
-# --- what agents and leaders say of themselves in ZooKeeper (JSON) -------------------------------
-
-
-class AgentInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Data of an agent's claim on its inbox partition. The incarnation is the node's czxid."""
-
-    name: str
-    host: str
-    pid: int
-    slots: int
-    tasks: tuple[str, ...]
-    capabilities: tuple[str, ...] = ()
-    since: float = 0.0
-    draining: bool = False
-
-
-class ClassPressure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One class in the pressure znode. Times are seconds, rates are tasks per second."""
-
-    verdict: str  # "accept" | "slow" | "reject"
-    fill: float
-    pace: float = 0.0
-    retry_after: float = 0.0
-    depth: int = 0
-    oldest: float = 0.0
-    rate_in: float = 0.0
-    rate_out: float = 0.0
-
-
-class Pressure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The pressure znode of a queue: JSON, written by the leader at most once a second."""
-
-    term: int
-    at: float
-    classes: tuple[ClassPressure, ClassPressure, ClassPressure, ClassPressure]
-    slots: int = 0
-    busy: int = 0
-    paused: bool = False
-
-
-# --- control (JSON on the wire: any producer may write it) ---------------------------------------
-
-
-class Control(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record of the control topic.
-
-    `action` is ``cancel``, ``reprioritize``, ``pause`` or ``resume``.
-    """
-
-    action: str
-    id: str | None = None
-    priority: int | None = None
-    reason: str = ""
-    who: str = ""

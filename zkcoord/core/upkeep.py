@@ -84,17 +84,16 @@ def take_unknown(desk: Desk) -> None:
 
 def fill_slots(desk: Desk) -> None:
     """Dispatch while there are free slots and tasks that may take them."""
-    if desk.state.paused or not desk.queues.waiting:
-        desk.meter.idle_seen = True
-        return
     queues, running_of = desk.queues, desk.state.running_of
-    queues.refresh(desk.now)
-    while not desk.full():
-        found = queues.take(running_of)
-        if found is None:
-            break
-        desk.dispatch(*found)
-    if not queues.waiting:
+    if queues.waiting and not desk.state.paused:
+        queues.refresh(desk.now)
+        while not desk.full():
+            found = queues.take(running_of)
+            if found is None:
+                break
+            desk.dispatch(*found)
+    # Only a fleet with all its slots taken shows what it can do; reserved ones count as taken.
+    if not queues.waiting or desk.state.running + desk.reserved < desk.fleet.slots:
         desk.meter.idle_seen = True
 
 
