@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,6 +17,7 @@ from zkcoord.errors import (
     NodeExists,
     NodeMissing,
     SessionLost,
+    StreamError,
 )
 from zkcoord.kafka import Admin
 from zkcoord.queue.administration import inbox_path
@@ -27,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 TRIES = 50
 TIMEOUT_S = 5.0
+OFFSETS_S = 5.0
 
 Offsets: TypeAlias = dict[int, tuple[int, int]]
 
@@ -96,7 +99,7 @@ def claim_inbox(
     folder = inbox_path(topics.queue)
     data = msgspec.json.encode(info)
     for _ in range(TRIES):
-        offsets = admin.offsets(topics.inbox, TIMEOUT_S)
+        offsets = _offsets(admin, topics)
         free = sorted(offsets.keys() - _taken(session, folder))
         if not free:
             _grow(admin, topics, len(offsets))
@@ -109,6 +112,18 @@ def claim_inbox(
         f"queue {topics.queue!r}: no inbox could be claimed in {TRIES} tries",
         hint=f"agents crowd in, or the session does not hold; look at {folder}",
     )
+
+
+def _offsets(admin: Admin, topics: Topics) -> Offsets:
+    """Ask for the inboxes' ends; new partitions may need a moment to find their leader."""
+    until = time.monotonic() + OFFSETS_S
+    while True:
+        try:
+            return admin.offsets(topics.inbox, TIMEOUT_S)
+        except StreamError as error:
+            if not error.retriable or time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 def _try(
