@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tests.faults.history import History
+from tests.model.logreader import check_log
 from zkcoord.config import KafkaConfig, QueueConfig
 from zkcoord.core.outputs import POSITION_KEY
 from zkcoord.core.records import Batch, Inbox, Position, Run
@@ -234,6 +235,7 @@ class Fleet:
         """The invariants: one end per task, nothing acted on that the log does not say."""
         history = self.history
         assert history.violations == []
+        assert check_log(history.records).problems == []
         assert {i: s for i, s in history.ends.items() if len(s) > 1} == {}
         assert ids - history.accepted.keys() == set(), "lost"
         assert {i: n for i, n in history.accepted.items() if n > 1 and i in ids} == {}

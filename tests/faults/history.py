@@ -38,12 +38,14 @@ class History:
         dispatched: (id, attempt) of dispatches that are not void.
         terms: terms in the order of their openings.
         voids: terms of void records.
-        holes: violations of the order of input offsets.
+        violations: times or input offsets that fell.
+        records: the raw records, with their offsets.
     """
 
     def __init__(self, config: KafkaConfig, topic: str) -> None:
         self._reader = LogReader(config, topic, client_id="test.history", offset=BEGINNING)
         self._last = (-1, -1)
+        self.records: list[tuple[int, bytes]] = []
         self._at = 0.0
         self.ends: dict[str, list[str]] = {}
         self.accepted: Counter[str] = Counter()
@@ -57,6 +59,7 @@ class History:
         """Read on to the end."""
         for records in self._reader.read_to_end(20.0):
             for record in records:
+                self.records.append((record.offset, record.value or b""))
                 self._feed(record.offset, msgspec.msgpack.decode(record.value or b"", type=Batch))
 
     def close(self) -> None:
@@ -77,9 +80,9 @@ class History:
         if batch.term > term:
             self.terms.append(batch.term)
         self._last = (batch.term, batch.n)
-        if batch.at < self._at:
+        if batch.at < self._at and batch.n > 0:  # an opening is written before the log is known
             self.violations.append(f"offset {offset}: time fell from {self._at} to {batch.at}")
-        self._at = batch.at
+        self._at = max(self._at, batch.at)
         for source, partition, following in batch.inputs:
             if following < self._inputs.get((source, partition), 0):
                 self.violations.append(f"offset {offset}: inputs of {source} went back")

@@ -53,7 +53,9 @@ RETRY_S_MAX = 5.0
 FOLLOW_S = 0.05
 """How long a standby waits for the log before it looks whether it was elected."""
 RELEASE_S = 5.0
-CHECK_S = 15.0
+CONNECT_S = 5.0
+CHECK_S = 5.0
+"""How long one try to reach the servers takes before a message says what is missing."""
 
 
 class Serving:
@@ -153,7 +155,7 @@ class Serving:
 
     def _start(self, session: Session) -> bool:
         """Connect; False when asked to stop meanwhile."""
-        promise = session.start_future()
+        promise = session.start_future(CONNECT_S)
         while not promise.done():
             if self._stopping.wait(0.02):
                 promise.give_up()
