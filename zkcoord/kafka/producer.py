@@ -108,6 +108,7 @@ class Producer(Handle):
             BufferFull: poll, wait and try again.
             TaskTooLarge: the record exceeds `record_bytes_max`.
             TopicMismatch: the topic has no such partition. (A missing topic shows in `on_ack`.)
+            BrokerUnavailable: nobody could be asked about a partition that is new to the client.
             ProducerBroken, WriterFenced: this producer is finished; open a new one.
             StreamClosed: after close, or in a forked child.
         """
@@ -230,7 +231,8 @@ class Producer(Handle):
         try:
             self._use().list_topics(topic, timeout=_LOOK_S)
         except KafkaException as error:
-            log.debug("producer %s: metadata of %s: %s", self._client_id, topic, error)
+            what = f"partitions of topic {topic!r} at {self._bootstrap}"
+            raise translate.stream_error(translate.of(error), what, self._causes) from error
         return True
 
     def _transact(self, call: str, *arguments: float) -> None:

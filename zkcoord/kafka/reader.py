@@ -262,13 +262,27 @@ class Reader(Handle):
             what = f"offsets of topic {key[0]!r} partition {key[1]}"
             left = max(0.01, deadline - time.monotonic())
             try:
-                answer = client.get_watermark_offsets(handle, timeout=left)
+                answer = self._watermark(client, key, handle, left)
             except KafkaException as error:
                 raise self._translated(error, what) from error
             if answer is None:
                 raise BrokerUnavailable(f"{what}: no answer within {timeout:g} s{self._why()}")
             found[key] = answer
         return found
+
+    def _watermark(
+        self, client: Any, key: Partition, handle: TopicPartition, timeout: float
+    ) -> tuple[int, int] | None:
+        try:
+            answer: tuple[int, int] | None = client.get_watermark_offsets(handle, timeout=timeout)
+        except KafkaException as error:
+            # Without a broker the client may call a partition unknown; only a broker can tell.
+            if translate.of(error).code() != codes.UNKNOWN_PARTITION:
+                raise
+            if key[1] not in self.partitions(key[0], timeout):
+                raise
+            answer = client.get_watermark_offsets(handle, timeout=timeout)
+        return answer
 
     def _met(self, error: KafkaError, message: Message) -> None:
         """Take note of an error that came in the place of a record."""
