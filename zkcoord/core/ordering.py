@@ -24,18 +24,23 @@ _BITS = 32
 _RING = 1 << _BITS
 _HALF = 1 << (_BITS - 1)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SESSION_LETTERS = 11
-_DOTS = 2
+_PARTS = 3
+_HEAD_LETTERS = 12
 
 
 class Contender(NamedTuple):
-    """One node in the queue."""
+    """One node in the queue; `owner` is the session id as :func:`encode_session` writes it."""
 
     kind: str
-    session: int
+    owner: str
     request: str
     sequence: int
     node: str
+
+    @property
+    def session(self) -> int:
+        """The session id. Raises ValueError when the owner is not one."""
+        return decode_session(self.owner)
 
 
 class Place(NamedTuple):
@@ -89,15 +94,14 @@ def prefix(kind: str, session: int, request: str) -> str:
 
 def parse(node: str) -> Contender | None:
     """A child's name as a contender; None when the node is something else."""
-    if node.count(".") != _DOTS:
+    parts = node.split(".")
+    if len(parts) != _PARTS:
         return None
-    head, request, digits = node.split(".")
-    kind, session = head[:1], head[1:]
-    if not (kind.isalpha() and kind.isascii() and request) or len(session) != _SESSION_LETTERS:
+    head, request, digits = parts
+    if len(head) != _HEAD_LETTERS or not head[0].isalpha() or not request:
         return None
     try:
-        sequence = int(digits)
-        return Contender(kind, decode_session(session), request, sequence, node)
+        return Contender(head[0], head[1:], request, int(digits), node)
     except ValueError:
         return None
 
@@ -127,10 +131,11 @@ def in_order(nodes: Iterable[str]) -> list[Contender]:
 
 def place(ordered: Sequence[Contender], session: int, request: str) -> Place | None:
     """Where a request of `session` stands in an ordered queue; None when it is not in it."""
+    owner = encode_session(session)
     own = [
         index
         for index, contender in enumerate(ordered)
-        if contender.request == request and contender.session == session
+        if contender.request == request and contender.owner == owner
     ]
     if not own:
         return None
