@@ -27,7 +27,7 @@ def examine(settings: Settings, servers: Servers) -> Iterator[Finding]:
     cluster = servers.admin.cluster()
     took = time.monotonic() - started
     count = len(cluster.brokers)
-    seen = f"{count} brokers up, cluster {cluster.id}, metadata in {took * 1000:.0f} ms"
+    seen = f"brokers up: {count}, cluster {cluster.id}, metadata in {took * 1000:.0f} ms"
     if took > SLOW_S:
         advice = "look at the brokers' load and the network between"
         yield Finding(status=WARN, check="kafka", observed=seen, advice=advice)
@@ -46,7 +46,7 @@ def examine(settings: Settings, servers: Servers) -> Iterator[Finding]:
 def _copies(brokers: int) -> Finding:
     if brokers >= 3:
         return Finding(status=OK, check="kafka copies", observed="enough brokers for 3 copies")
-    seen = f"{brokers} brokers: at most {brokers} copies of each record"
+    seen = f"at most {brokers} of each record, one per broker"
     advice = "fine for development; in production use three brokers, or a lost disk loses tasks"
     return Finding(status=WARN, check="kafka copies", observed=seen, advice=advice)
 
