@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from zkcoord.core.records import (
     Reports,
     Run,
 )
+from zkcoord.errors import NodeMissing
 from zkcoord.kafka import BEGINNING, Admin, Producer, Reader
 from zkcoord.queue.administration import QueueDescription, create_queue, inbox_path
 from zkcoord.zk import Session
@@ -116,13 +118,12 @@ class Leader:
         folder = inbox_path(self.queue)
         if self.session.nodes.exists(folder) is None:
             return {}
-        names = self.session.nodes.children(folder)
-        return {
-            int(name): msgspec.json.decode(
-                self.session.nodes.get(f"{folder}/{name}")[0], type=AgentInfo
-            )
-            for name in names
-        }
+        found = {}
+        for name in self.session.nodes.children(folder):
+            with contextlib.suppress(NodeMissing):  # gone since it was listed
+                data, _ = self.session.nodes.get(f"{folder}/{name}")
+                found[int(name)] = msgspec.json.decode(data, type=AgentInfo)
+        return found
 
     # --- reports --------------------------------------------------------------------------------
 

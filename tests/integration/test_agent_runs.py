@@ -105,8 +105,10 @@ SESSION = SessionConfig(timeout_s=6.0)
 
 @pytest.fixture
 def agent(queue: Queue) -> Iterator[Agent]:
-    with Agent(queue, config=CONFIG, session=SESSION, name="one") as made:
-        yield made
+    made = Agent(queue, config=CONFIG, session=SESSION, name="one")
+    made.start()
+    yield made
+    made.stop(drain=False)
 
 
 def give(leader: Leader, agent: Agent, *orders: Any, **options: Any) -> None:

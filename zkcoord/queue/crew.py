@@ -40,6 +40,7 @@ LOOP_S = 30.0
 """How long the event loop may be held up by a handler that blocks before the agent gives up on it
 in a call that needs it."""
 
+HANDLERS_S = 1.0  # they had their grace before
 PREFETCH_BYTES = 4 * 1024 * 1024
 
 
@@ -95,7 +96,7 @@ class Crew:
         feed, self._feed = self._feed, None
         if feed is not None:
             feed.stop()
-        stopped = self._await(self.executor.close(timeout), timeout + 1.0) or False
+        stopped = self._await(self.executor.close(HANDLERS_S), HANDLERS_S + 1.0) or False
         self._await(self.reporter.close(timeout), timeout + 1.0)
         if feed is not None:
             feed.join(timeout)

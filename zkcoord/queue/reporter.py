@@ -105,6 +105,7 @@ class Reporter:
         self._number = 0
         self._unacknowledged = 0
         self._broken = False
+        self.resent = 0  # records that were not delivered and had to be sent again
         self._open_for: tuple[int, int, int] | None = None  # inbox, incarnation, report partition
         self._term = -1
 
@@ -257,6 +258,7 @@ class Reporter:
         else:
             self._broken = self._broken or isinstance(error, ProducerBroken)
             _log.warning("%d reports were not delivered, to be sent again: %s", record.size, error)
+            self.resent += 1
             self._put_back([record])
             self._retry_later()
 
