@@ -76,7 +76,8 @@ def test_an_unknown_option_is_named_with_the_known() -> None:
 
 
 def test_requires_takes_any_collection() -> None:
-    assert changed(TaskOptions(), {"requires": ["a", "b"]}).requires == ("a", "b")  # type: ignore[typeddict-item]
+    given: Any = {"requires": ["a", "b"]}
+    assert changed(TaskOptions(), given).requires == ("a", "b")
 
 
 @pytest.mark.parametrize("priority", list(Priority))

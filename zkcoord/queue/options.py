@@ -68,7 +68,10 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
                 f"delay: must be within 0 and {LIMITS.horizon_s - 86400:g} seconds",
             ),
             (
-                not (_is_number(deadline) and _is_number(delay)) or delay < deadline,  # type: ignore[operator]
+                deadline is None
+                or delay is None
+                or not _comparable(delay, deadline)
+                or delay < deadline,
                 "delay: must be below deadline",
             ),
             (
@@ -100,8 +103,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _comparable(*values: object) -> bool:
+    return all(isinstance(value, int | float) for value in values)
 
 
 def _within(value: object, low: float, high: float) -> bool:

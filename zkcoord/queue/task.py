@@ -284,7 +284,8 @@ def _handler(name: str, function: Callable[..., Any]) -> Handler:
     others = [signature.parameters[name] for name in names if name != parameter]
     variable = [p for p in others if p.kind is inspect.Parameter.VAR_KEYWORD]
     fixed = [p for p in others if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    adapted.__signature__ = signature.replace(parameters=[*fixed, context, *variable])  # type: ignore[attr-defined]
+    seen = signature.replace(parameters=[*fixed, context, *variable])
+    vars(adapted)["__signature__"] = seen  # what `inspect.signature` answers with
     return Handler(name, adapted)
 
 
