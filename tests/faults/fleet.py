@@ -224,12 +224,13 @@ class Fleet:
         letters = [record.value for record in self._all_of(self.description.topics.dead)]
         return letters if len(letters) >= count else []
 
-    def checkpoint_position(self) -> Position | None:
-        """Where the checkpoint says that a fold may start, once it does."""
+    def checkpoint(self) -> tuple[Position | None, int]:
+        """Where the checkpoint says that a fold may start, and how many tasks stand in it."""
         table = read_compacted(
             self.kafka_config, self.description.topics.checkpoint, client_id="test", timeout=10
         )
-        return read_position(table.get(POSITION_KEY))
+        position = read_position(table.pop(POSITION_KEY, None))
+        return position, len(table)
 
     def check(self, ids: set[str]) -> None:
         """The invariants: one end per task, nothing acted on that the log does not say."""

@@ -88,7 +88,12 @@ def test_a_scheduler_that_comes_back_restores_from_the_checkpoint(crew: Fleet) -
     first = crew.add_scheduler("first", "--checkpoint-after", "1")
     ids = set(crew.submit(50))
     crew.leader()
-    wait_for("a checkpoint", crew.checkpoint_position, timeout=30)
+
+    def kept() -> bool:
+        position, tasks = crew.checkpoint()
+        return tasks == 50 and position is not None and position.offset > 0
+
+    wait_for("a checkpoint of them all", kept)
     first.kill()
     second = crew.add_scheduler("second")
     crew.leader()
