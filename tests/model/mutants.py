@@ -5,7 +5,7 @@ The first six are those that the design names; the others are about the checkpoi
 
 from __future__ import annotations
 
-from simulation import Parts
+from parts import Parts
 
 from zkcoord.core import leader as leader_module
 from zkcoord.core.checkpoint import Planner
@@ -47,7 +47,8 @@ class Hasty(Leader):
 
     def on_acknowledgement(self, offset: int) -> list[Output]:
         flight = self._flight
-        assert flight is not None and self._desk is not None
+        assert flight is not None
+        assert self._desk is not None
         self._desk.read_back(offset)
         effects, flight.effects = flight.effects, []
         return self._unsent.add(offset, self._packer.pack(effects, offset, flight.at, offset))
