@@ -105,13 +105,16 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(repository: type[Repositor
     assert path.read_bytes() == BODY
 
 
-@pytest.mark.parametrize("arrived", [b"X" + BODY[1:], BODY + b"more"])
-def test_what_does_not_match_its_hash_is_not_kept(
-    repository: type[Repository], arrived: bytes
+@pytest.mark.parametrize(
+    ("arrived", "reason"),
+    [(b"X" + BODY[1:], "SHA-256 is"), (BODY + b"more", "more than"), (BODY[:-1], "ended after")],
+)
+def test_what_is_not_what_was_pinned_is_not_kept(
+    repository: type[Repository], arrived: bytes, reason: str
 ) -> None:
     wanted = jar()
     repository.files = {url_path(wanted): arrived}
-    with pytest.raises(StackError, match="pinned"):
+    with pytest.raises(StackError, match=reason):
         jars.ensure([wanted])
     assert not [path for path in jars.folder().rglob("*") if path.is_file()]
 

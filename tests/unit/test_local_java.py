@@ -63,7 +63,7 @@ def test_none_at_all_says_what_was_looked_at_and_what_to_do(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("version", "status"), [("17.0.1", 0), ("11.0.1", 1)])
 def test_the_program_prints_what_it_found(tmp_path: Path, version: str, status: int) -> None:
-    # -I -S: without site-packages, as on a machine where nothing optional is installed.
+    # -S: without site-packages, as on a machine where nothing optional is installed.
     fake_java(tmp_path, version)
     root = Path(java.__file__).parents[2]
     ran = subprocess.run(

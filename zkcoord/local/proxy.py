@@ -400,8 +400,8 @@ class _Link:
             last = way.cut_in is not None and len(part) == way.cut_in
             if way.cut_in is not None:
                 way.cut_in -= len(part)
+            way.bytes += len(part)  # first: whoever has read the bytes finds them counted
             await self._loop.sock_sendall(target, part)
-            way.bytes += len(part)
             piece = piece[len(part) :]
             if last:
                 self._cut_now(way)
