@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from zkcoord.config import KafkaConfig
 from zkcoord.errors import (
@@ -159,6 +160,17 @@ def test_seek_goes_back_and_forth_and_leaves_the_others_alone(
         assert [(r.partition, r.offset) for r in read_until(reader, 2)] == [(0, 8), (0, 9)]
         fill(config, topic, [b"more"], 1)
         assert [(r.partition, r.offset) for r in read_until(reader, 1)] == [(1, 10)]
+
+
+def test_a_failed_call_in_between_loses_no_records(config: KafkaConfig, topic: str) -> None:
+    fill(config, topic, [b"%d" % n for n in range(10)])
+    with Reader(config, client_id="t") as reader:
+        reader.assign({(topic, 0): 0})
+        deadline = time.monotonic() + 10
+        while len(reader._held) < 2:  # asking for the causes meets records on the way
+            assert time.monotonic() < deadline
+            reader._translated(KafkaException(KafkaError(KafkaError._TIMED_OUT)), "a call")
+        assert [r.offset for r in read_until(reader, 10)] == list(range(10))
 
 
 def test_a_trimmed_position_is_an_error_until_seek(
