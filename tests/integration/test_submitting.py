@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -158,6 +160,31 @@ async def test_asyncio(desk: Desk) -> None:
     assert msgspec.json.decode(record.value or b"", type=Control).id == tickets[0].id
 
 
+async def test_opening_does_not_freeze_the_event_loop(desk: Desk) -> None:
+    queue = desk.queue()
+    with pytest.raises(RuntimeError, match="async with queue"):
+        queue.submit_raw_nowait("t")
+    async with queue:
+        ticket = queue.submit_raw_nowait("t")
+        await asyncio.wrap_future(ticket.confirmed)
+        with pytest.raises(RuntimeError, match="to_thread"):
+            queue.flush()
+
+
+def test_what_was_handed_over_is_flushed_at_exit(desk: Desk) -> None:
+    program = (
+        "import sys; from zkcoord import Queue; name, kafka, zookeeper = sys.argv[1:]\n"
+        "queue = Queue(name, kafka=kafka, zookeeper=zookeeper)\n"
+        "for n in range(500): queue.submit_raw_nowait('t', (n,), result=False)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, desk.name, desk.kafka, desk.zookeeper],
+        check=True,
+        timeout=60,
+    )
+    desk.submissions(Priority.NORMAL, 500)
+
+
 def test_two_tickets_of_one_id_hear_the_same(desk: Desk) -> None:
     with desk.queue() as queue:
         first = queue.submit_raw("t", id="same")
@@ -183,9 +210,10 @@ def test_rejected_by_pressure_and_nothing_is_written(desk: Desk) -> None:
     desk.publish("reject", fill=0.95, retry_after=7.5)
     with desk.queue() as queue:
         for submit in (queue.submit_raw, queue.submit_raw_nowait):
-            with pytest.raises(Rejected, match=r"NORMAL .*try again in 7\.5 s") as caught:
+            with pytest.raises(Rejected, match=r"NORMAL .*try again in [789]\.\d s") as caught:
                 submit("t")
-            assert (caught.value.reason, caught.value.retry_after) == ("overload", 7.5)
+            assert caught.value.reason == "overload"
+            assert 7.5 <= caught.value.retry_after <= 7.5 * 1.25
             assert caught.value.retriable
         low = queue.submit_raw("t", priority=Priority.LOW)
         assert low.verdict.kind == "accept"

@@ -14,8 +14,9 @@ read (CloudEvents 1.0.2, Kafka protocol binding 1.0.2):
 
 The attribute ``zktask`` overrides the data's ``task``. A record without an id gets
 ``<class>/<partition>/<offset>``, which is the same however often it is read. Of a repeated header
-the last counts. ``zkattempt`` is ours and ignored. Unknown attributes and members are ignored.
-Ids are to be unique within a queue: a record whose id belongs to a live task is dropped.
+the last counts. ``zkattempt`` is ours and ignored. Unknown attributes and members are ignored;
+so are ``zkdedupe`` and ``zkconcurrency``, which are reserved. Ids are to be unique within a queue:
+a record whose id belongs to a live task is dropped.
 
 Everything here is pure. :func:`parse` never raises, whatever the bytes: it returns `Malformed`.
 """
@@ -54,7 +55,6 @@ __all__ = [
     "encode",
     "fallback_id",
     "parse",
-    "read_key",
 ]
 
 CLASS_NAMES = tuple(priority.name.lower() for priority in Priority)
@@ -216,14 +216,4 @@ def _salvaged_reply(identity: _Identity) -> int | None:
     try:
         return attributes.whole("zkreplyto", value, 0, LIMITS.reply_max)
     except Unreadable:
-        return None
-
-
-def read_key(key: bytes | None) -> str | None:
-    """A record's key as text, or None when there is none or it is not UTF-8."""
-    if key is None:
-        return None
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
         return None

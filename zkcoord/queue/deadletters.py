@@ -92,12 +92,6 @@ def find_dead(
     return found
 
 
-def count_dead(config: KafkaConfig, topics: Topics, *, timeout: float = 10.0) -> int:
-    """How many records stand in the topic; repeats count."""
-    bounds = _bounds(config, topics, time.monotonic() + timeout)
-    return sum(end - low for low, end in bounds.values())
-
-
 def _matches(letter: DeadLetter, reason: str | None, task: str | None) -> bool:
     return reason in (None, letter.reason) and task in (None, letter.task)
 

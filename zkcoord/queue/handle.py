@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ from zkcoord.queue.topics import NAMESPACE, Topics
 from zkcoord.zk import Session
 
 CLOSE_S = 10.0
+EXIT_S = 5.0
 
 _decode_any = msgspec.json.Decoder().decode
 
@@ -40,7 +42,8 @@ class Queue:
     """A queue, from the side of those who submit, and the table of its tasks for agents.
 
     Nothing is opened before the first submission, so a module may make its queue when imported,
-    and processes may be forked afterwards. Thread-safe. Use it with ``with``, or call `close`.
+    and processes may be forked afterwards. Thread-safe. Use it with ``with``, or call `close`; at
+    the end of the process what was handed over is flushed for a few seconds.
 
     Args:
         name: the queue's name.
@@ -189,6 +192,7 @@ class Queue:
 
     def flush(self, timeout: float = 30.0) -> int:
         """Wait until what was handed over is confirmed or failed; returns how much is left."""
+        refuse_in_event_loop("queue.flush()", "await asyncio.to_thread(queue.flush)")
         return self.opened().flush(timeout)
 
     # --- life -------------------------------------------------------------------------------------
@@ -198,11 +202,14 @@ class Queue:
         submitter = self._submitter
         if submitter is not None and self._pid == os.getpid():
             return submitter
+        self._check_usable()
+        refuse_in_event_loop("the first use of a queue", "async with queue: ...")
         with self._lock:
             self._check_usable()
             if self._submitter is None:
                 self._submitter = self._open()
                 self._pid = os.getpid()
+                atexit.register(self._close_at_exit)
             return self._submitter
 
     async def opened_async(self) -> Submitter:
@@ -220,6 +227,7 @@ class Queue:
             self._closed = True
             submitter, self._submitter = self._submitter, None
         if submitter is not None:
+            atexit.unregister(self._close_at_exit)
             submitter.close(timeout)
 
     def __enter__(self) -> Self:
@@ -234,7 +242,8 @@ class Queue:
         self.close()
 
     async def __aenter__(self) -> Self:
-        await self.opened_async()
+        submitter = await self.opened_async()
+        await asyncio.to_thread(submitter.open_results)
         return self
 
     async def __aexit__(
@@ -244,6 +253,9 @@ class Queue:
         trace: TracebackType | None,
     ) -> None:
         await asyncio.to_thread(self.close)
+
+    def _close_at_exit(self) -> None:
+        self.close(EXIT_S)
 
     def _check_usable(self) -> None:
         if self._closed:

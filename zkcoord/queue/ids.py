@@ -25,16 +25,3 @@ def encode(milliseconds: int, randomness: int) -> str:
     """The id of 48 bits of time and 80 of randomness; what exceeds these is cut off."""
     number = (milliseconds & (2**48 - 1)) << 80 | randomness & (2**80 - 1)
     return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
-
-
-def made_at(task_id: str) -> float | None:
-    """Seconds since 1970 at which an id of ours was made; None for ids of others."""
-    if len(task_id) != 26 or task_id[0] > "7":
-        return None
-    number = 0
-    for character in task_id[:10]:
-        digit = _ALPHABET.find(character)
-        if digit < 0:
-            return None
-        number = number << 5 | digit
-    return number / 1000

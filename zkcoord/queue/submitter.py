@@ -32,6 +32,7 @@ from zkcoord.errors import (
 )
 from zkcoord.kafka import OnAck, Producer
 from zkcoord.queue.administration import QueueDescription, describe_queue, pressure_path
+from zkcoord.queue.blocking import refuse_in_event_loop
 from zkcoord.queue.ids import new_id
 from zkcoord.queue.options import TaskOptions
 from zkcoord.queue.pressure import Edge
@@ -43,7 +44,9 @@ log = logging.getLogger("zkcoord.queue")
 
 POLL_S = 0.1
 FULL_PAUSE_S = 0.005
+RETRY_SPREAD = 1.25
 
+_random = random.SystemRandom()
 _encode_control = msgspec.json.Encoder().encode
 
 
@@ -120,6 +123,8 @@ class Submitter:
 
     def submit_nowait(self, order: Order) -> Ticket[Any]:
         """Admit and hand over to the send buffer; never waits, not even the pace."""
+        if order.options.result and self._results is None:
+            refuse_in_event_loop("the first submission", "async with queue: ...")
         verdict = self.admit(order.options)
         ticket, value = self._draw(order, verdict)
         self._write(order, ticket, value, None)
@@ -132,7 +137,7 @@ class Submitter:
         if verdict.kind == SLOW:
             await asyncio.sleep(min(verdict.pace, max(0.0, until - time.monotonic())))
         if order.options.result and self._results is None:
-            await asyncio.to_thread(self._results_reader)
+            await asyncio.to_thread(self.open_results)
         ticket, value = self._draw(order, verdict)
         while True:
             if self._write(order, ticket, value, until):
@@ -162,11 +167,13 @@ class Submitter:
                 if verdict.reason in ("infeasible", "expired")
                 else f"class {name} is full"
             )
+            # Never less than promised, and not the same for all who were refused at once.
+            retry_after = verdict.retry_after * _random.uniform(1.0, RETRY_SPREAD)
             raise Rejected(
                 f"queue {self.description.queue!r} refused a {name} task: {why};"
-                f" try again in {verdict.retry_after:.1f} s",
+                f" try again in {retry_after:.1f} s",
                 reason=verdict.reason,
-                retry_after=verdict.retry_after,
+                retry_after=retry_after,
             )
         return verdict
 
@@ -199,6 +206,22 @@ class Submitter:
             if isinstance(error, StreamError):
                 raise
             raise _control_unconfirmed(control) from None
+
+    def open_results(self) -> ResultsReader:
+        """Begin to listen for results; again: no effect. Blocks for a moment."""
+        with self._results_lock:
+            self._check_open()
+            if self._results is None:
+                partition = _random.randrange(self.description.partitions)
+                self._results = ResultsReader(
+                    self._kafka,
+                    self._topics,
+                    partition=partition,
+                    waiting_max=self._config.waiting_max,
+                    client_id=self._client_id,
+                    timeout=self._config.open_s,
+                )
+            return self._results
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -242,7 +265,7 @@ class Submitter:
         reply = None
         task_id = options.id or new_id()
         if options.result:
-            reader = self._results or self._results_reader()
+            reader = self._results or self.open_results()
             reply = reader.partition
             outcome = reader.expect(task_id)
         value = wire.encode(self._draft(order, task_id, reply), self._limits)
@@ -317,21 +340,6 @@ class Submitter:
             self._check_open()
             self._producer.send(self._topics.control, _encode_control(control), on_ack=on_ack)
         return latch
-
-    def _results_reader(self) -> ResultsReader:
-        with self._results_lock:
-            self._check_open()
-            if self._results is None:
-                partition = random.SystemRandom().randrange(self.description.partitions)
-                self._results = ResultsReader(
-                    self._kafka,
-                    self._topics,
-                    partition=partition,
-                    waiting_max=self._config.waiting_max,
-                    client_id=self._client_id,
-                    timeout=self._config.open_s,
-                )
-            return self._results
 
     def _new_producer(self) -> Producer:
         return Producer(
