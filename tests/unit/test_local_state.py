@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,19 @@ def test_ports_and_cluster_of_a_data_folder_are_kept(tmp_path: Path) -> None:
     moved = second.layout(1, 1, wanted={0: 20001})
     assert moved.ports == (20001, *layout.ports[1:])
     second.close()
+
+
+def test_a_taken_port_between_servers_moves_and_one_for_clients_stays(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path / "data")
+    layout = folder.layout(1, 1)
+    with (
+        socket.create_server(("127.0.0.1", layout.ports[3])),
+        socket.create_server(("127.0.0.1", layout.ports[5])),
+    ):
+        moved = folder.layout(1, 1)
+    folder.close()
+    assert moved.ports[:5] == layout.ports[:5]
+    assert moved.ports[5] != layout.ports[5]
 
 
 def test_a_data_folder_in_use_is_explained(tmp_path: Path) -> None:

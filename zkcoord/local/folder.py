@@ -134,6 +134,11 @@ class DataFolder:
     ) -> Layout:
         count = 3 * (zookeepers + brokers)
         chosen = list(known.ports) if known else ports.choose(count, avoid=wanted.values())
+        for place, port in enumerate(chosen):
+            # Clients may have written down the first port of each server: that one stays, and an
+            # error names it when it is taken. The servers' ports among themselves may move.
+            if known and place % 3 and not ports.is_free(port):
+                chosen[place] = ports.choose(1, avoid=chosen)[0]
         for place, port in wanted.items():
             chosen[place] = port
         return Layout(

@@ -89,7 +89,7 @@ class Server(ABC):
             if not is_free(port):
                 raise PortTaken(
                     f"{self.name} cannot listen on {HOST}:{port}: another program does",
-                    hint="stop that program, or choose other ports",
+                    hint="stop that program, or name another port (--zookeeper-port, --kafka-port)",
                 )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._process = GuardedProcess(self._command(), folder=self.folder, log=self.log_path)
