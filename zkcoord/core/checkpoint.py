@@ -42,6 +42,9 @@ class Planner:
     Args:
         after_s: how long a change may be without a record.
         every_s: how often a mark is made.
+
+    Attributes:
+        is_idle: nothing but checkpoint records and positions was decided since the last mark.
     """
 
     def __init__(self, after_s: float, every_s: float) -> None:
@@ -51,6 +54,7 @@ class Planner:
         self._marked_at = float("-inf")
         self._times: deque[tuple[float, int]] = deque()
         self._old = -1
+        self.is_idle = False
 
     def note(self, at: float, offset: int) -> None:
         """Our batch at log offset `offset`, decided at `at`, was read back.
@@ -64,11 +68,13 @@ class Planner:
 
     def wants_mark(self, now: float) -> bool:
         """Whether it is time for another mark."""
-        return now - self._marked_at >= self._every_s and len(self._marks) < MARKS_MAX
+        is_time = now - self._marked_at >= self._every_s
+        return is_time and not self.is_idle and len(self._marks) < MARKS_MAX
 
     def mark(self, position: Position, now: float) -> None:
         """The fold may start at `position`, the log's end, once that ripens."""
         self._marked_at = now
+        self.is_idle = True
         self._marks.append(Mark(position))
 
     def due(self, state: State, limit: int) -> list[str]:

@@ -41,6 +41,7 @@ from zkcoord.core.records import (
     AgentInfo,
     Batch,
     Cancel,
+    Checkpointed,
     Positioned,
     Pressure,
     TermOpened,
@@ -54,6 +55,7 @@ LAZY_S = 0.25
 TICK_S = 1.0
 KEEP_S = 0.1
 REMIND_S = 0.25
+BOOKKEEPING = (Checkpointed, Positioned)
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -288,7 +290,7 @@ class Leader:
             wait = min(wait, time - now)
         if self._fleet.has_blocked and desk.queues.waiting:
             wait = min(wait, BLOCK_S)
-        if desk.consumed or self._sent() > desk.state.sent:
+        if desk.consumed or self._unsent.has_news(desk.state, self._sent()):
             wait = min(wait, self._batched + LAZY_S - now)
         return max(wait, 0.0)
 
@@ -367,9 +369,10 @@ class Leader:
         now = desk.now
         sent = self._sent()
         position = self._checkpoint(desk, sent) if keeping else -1
-        is_late = now - self._batched >= LAZY_S
-        if not desk.facts and not (is_late and (desk.consumed or sent > desk.state.sent)):
-            return None
+        if not desk.facts:
+            is_late = now - self._batched >= LAZY_S
+            if not is_late or not (desk.consumed or self._unsent.has_news(desk.state, sent)):
+                return None
         self._batched = now
         inputs = [(source, part, next_) for (source, part), next_ in desk.consumed.items()]
         desk.consumed = {}
@@ -377,6 +380,7 @@ class Leader:
         batch = Batch(VERSION, self.term, self.replica.n + 1, now, inputs, sent, desk.facts)
         value = _encode(batch)
         self._flight = _Flight(value, batch.n, now, effects, inputs, position)
+        self._planner.is_idle &= all(type(f) in BOOKKEEPING for f in desk.facts)
         return value
 
     def _checkpoint(self, desk: Desk, sent: int) -> int:
