@@ -112,8 +112,11 @@ class Fleet:
 
     def add_agent(self, name: str = "", *options: str) -> Process:
         name = name or self._name("agent")
-        ledger = str(self.folder / f"{name}.ledger")
-        arguments = ["tests.faults.programs.agent", self.queue, "--ledger", ledger, *options]
+        arguments = ["tests.faults.programs.agent", self.queue, *options]
+        if "--no-ledger" in arguments:
+            arguments.remove("--no-ledger")
+        else:
+            arguments += ["--ledger", str(self.folder / f"{name}.ledger")]
         process = Process(name, [*arguments, *self._servers()], self.folder)
         self.agents[name] = process
         return process
@@ -138,6 +141,17 @@ class Fleet:
             return None
 
         return wait_for(f"a leader of {self.queue}; {self.logs()}", leading, timeout)
+
+    def wait_for_standby(self) -> None:
+        """Wait until a scheduler that does not lead follows the log."""
+        leader = self.leader()
+        wait_for(
+            "a standby",
+            lambda: any(
+                p is not leader and p.alive and "restored" in p.text()
+                for p in self.schedulers.values()
+            ),
+        )
 
     def term_of(self, process: Process) -> int:
         """The last term that the scheduler led."""

@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("queue")
     parser.add_argument("--kafka", required=True)
     parser.add_argument("--zookeeper", required=True)
-    parser.add_argument("--ledger", required=True)
+    parser.add_argument("--ledger")
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--session-timeout", type=float, default=4.0)
     args = parser.parse_args()
@@ -29,6 +29,9 @@ def main() -> None:
     async def nap(seconds: float = 0.0, answer: int = 0) -> int:
         await asyncio.sleep(seconds)
         return answer
+
+    @queue.task()
+    async def noop() -> None: ...
 
     @queue.task(attempts=2, timeout=60, retry=0.05)
     async def fail() -> None:
