@@ -71,7 +71,7 @@ class Replica:
         state.ended = dict(position.ended)
         state.totals = list(position.totals)
         for kept in tasks:
-            if kept.offset <= state.ended.get(kept.task.id, -1):
+            if kept.offset < state.ended.get(kept.task.id, -1):
                 continue  # it ended before the position; its tombstone is still to come
             state.add(revive(kept))
         self.state = state
