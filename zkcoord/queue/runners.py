@@ -11,6 +11,7 @@ has its own copy of the context variables.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import queue
@@ -23,7 +24,7 @@ from typing import Any
 
 from zkcoord.core.records import Report
 from zkcoord.queue.attempt import Attempt
-from zkcoord.queue.handlers import report_error, report_value
+from zkcoord.queue.handlers import report_error, report_value, report_verdict
 
 _log = logging.getLogger(__name__)
 
@@ -107,13 +108,13 @@ class AsyncRunners:
                     await asyncio.sleep(0)
                     since = time.monotonic()
             except asyncio.CancelledError:
-                # A handler's cancellation that came too late, or one it left behind: not ours.
-                _forget_cancellation(runner)
+                # Nobody cancels an idle runner but `close`, and that is looked at above.
+                await _shed_cancellation(runner)
             if self._ready and not self._closed:
                 self._pulling = True
                 await self._attempt(self._ready.popleft(), runner)
                 if runner.cancelling():
-                    _forget_cancellation(runner)
+                    await _shed_cancellation(runner)
 
     async def _park(self) -> None:
         self._pulling = False
@@ -122,6 +123,9 @@ class AsyncRunners:
         await idle
 
     async def _attempt(self, attempt: Attempt, runner: asyncio.Task[None]) -> None:
+        if attempt.verdict is not None:  # stopped before it began
+            self._on_end(attempt, report_verdict(attempt, time.time()))
+            return
         attempt.task = runner
         context = self._base.copy()
         try:
@@ -139,7 +143,10 @@ class AsyncRunners:
             self._on_end(attempt, report)
 
 
-def _forget_cancellation(task: asyncio.Task[None]) -> None:
+async def _shed_cancellation(task: asyncio.Task[None]) -> None:
+    """Take back what a handler left cancelled, so that the next one is not hit by it."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)  # a cancellation that is still to be thrown is thrown here
     while task.cancelling():
         task.uncancel()
 
@@ -213,12 +220,7 @@ class ThreadRunners:
 
     def _work(self) -> None:
         while (attempt := self._jobs.get()) is not None:
-            try:
-                value = self._base.copy().run(attempt.invoke)
-            except BaseException as error:  # whatever it raised is its outcome
-                report = report_error(attempt, error, time.time())
-            else:
-                report = report_value(attempt, value, time.time())
+            report = self._outcome(attempt)
             self._ends.append((attempt, report))
             del attempt  # an idle thread must not keep its last task alive
             if not self._called and not self._closed:
@@ -227,6 +229,15 @@ class ThreadRunners:
                     self._loop.call_soon_threadsafe(self._collect)
                 except RuntimeError:
                     return  # the loop has gone
+
+    def _outcome(self, attempt: Attempt) -> Report:
+        if attempt.verdict is not None:  # stopped before it began
+            return report_verdict(attempt, time.time())
+        try:
+            value = self._base.copy().run(attempt.invoke)
+        except BaseException as error:  # whatever it raised is its outcome
+            return report_error(attempt, error, time.time())
+        return report_value(attempt, value, time.time())
 
     def _collect(self) -> None:
         self._called = False  # before looking: an end that comes now calls again
