@@ -101,7 +101,12 @@ class HardenedConnection(ConnectionHandler):  # type: ignore[misc]
         *,
         sasl_options: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(client, client._conn_retry.copy(), sasl_options=sasl_options)  # noqa: SLF001
+        super().__init__(
+            client,
+            client._conn_retry.copy(),  # noqa: SLF001
+            logger=client.logger,
+            sasl_options=sasl_options,
+        )
         self._owner = owner
         self._config = config
         self._xid_last = 0

@@ -38,6 +38,9 @@ from zkcoord.zk.watches import WatchTable
 
 log = logging.getLogger("zkcoord")
 
+_kazoo_log = logging.getLogger("zkcoord.kazoo")  # what matters of it is said by us
+_kazoo_log.setLevel(logging.CRITICAL)
+
 Listener = Callable[[str], object]
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
@@ -74,6 +77,7 @@ class Link:
             hosts=hosts,
             timeout=config.timeout_s,
             handler=QuietHandler(),
+            logger=_kazoo_log,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_jitter=0.4, max_delay=1.0),
         )
         self.chroot: str = self._client.chroot
