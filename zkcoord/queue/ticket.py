@@ -35,15 +35,14 @@ Decode = Callable[[bytes], Any]
 
 RETRY_AFTER_S_MIN = 0.2
 
-_lock = threading.Lock()  # guards every latch; held for a few instructions only
-
 
 class Latch(Generic[T]):
     """Settled once, by a value or an error. Its future is made only when somebody waits."""
 
-    __slots__ = ("__weakref__", "_error", "_future", "_settled", "_value")
+    __slots__ = ("__weakref__", "_error", "_future", "_lock", "_settled", "_value")
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._settled = False
         self._value: T | None = None
         self._error: BaseException | None = None
@@ -64,7 +63,7 @@ class Latch(Generic[T]):
 
     def future(self) -> Future[T]:
         """A future of it. Cancelling it has no effect on others: there is one for all."""
-        with _lock:
+        with self._lock:
             future = self._future
             if future is None:
                 future = self._future = Future()
@@ -77,7 +76,7 @@ class Latch(Generic[T]):
         return future
 
     def _finish(self, value: T | None, error: BaseException | None) -> None:
-        with _lock:
+        with self._lock:
             if self._settled:
                 return
             self._value, self._error = value, error
