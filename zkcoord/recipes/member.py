@@ -81,9 +81,12 @@ class Member(Lease):
             self._link.call(request, self._replied, epoch=self._epoch, verb="update")
 
     def _replied(self, stat: Stat | None, error: CoordinationError | None) -> None:
-        if stat is not None:
+        if stat is not None and stat.czxid == self.token:
             self._version = stat.version
             self._settle(None)
+        elif stat is not None:  # somebody removed our node and another has the name
+            self.removed()
+            self._settle(self._error(self._reason))
         elif isinstance(error, LinkDropped):
             self._send()
         elif isinstance(error, (VersionConflict, NodeMissing)):
