@@ -49,7 +49,7 @@ class Desk:
         consumed: next offset per (source, partition), not in a batch yet.
         reserved: slots that are kept for some class.
         touched: tasks with a provisional log offset in them.
-        ended: ids of checkpointed tasks that ended in the batch.
+        gone: ids of tasks that ended in the batch; `ended` of those that were checkpointed.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Desk:
         self.consumed: dict[tuple[int, int], int] = {}
         self.touched: list[Task] = []
         self.ended: list[str] = []
+        self.gone: set[str] = set()
         self._take_over()
 
     def begin(self, now: float) -> None:
@@ -83,6 +84,7 @@ class Desk:
         self.fold.effects = []
         self.facts = []
         self.size = 0
+        self.gone = set()
 
     def finish_batch(self, sent: int) -> Effects:
         """The batch is complete and carries this watermark; what is to be sent because of it."""
@@ -174,8 +176,9 @@ class Desk:
     def succeed(self, task: Task, fact: Succeeded) -> None:
         """The current attempt succeeded."""
         self._left_agent(task)
+        self.gone.add(fact.id)
         if task.kept:
-            self.ended.append(task.sub.id)
+            self.ended.append(fact.id)
         self.facts.append(fact)
         self.size += FACT_BYTES + weigh_text(fact.id) + len(fact.result)
         self.fold.succeeded(fact)
@@ -190,8 +193,9 @@ class Desk:
             self.meter.note_out(task.priority, task.estimate)
         else:
             self.queues.discard(task)
+        self.gone.add(fact.id)
         if task.kept:
-            self.ended.append(task.sub.id)
+            self.ended.append(fact.id)
         text = fact.error if type(fact) is Died else fact.reason
         self.write(fact, FACT_BYTES + weigh_text(task.sub.id) + weigh_text(text))
 

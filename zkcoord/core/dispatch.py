@@ -27,7 +27,8 @@ from zkcoord.core.tasks import READY, Task
 Entry: TypeAlias = tuple[float, int, Task]
 Head: TypeAlias = "tuple[float, int, Shape]"
 
-CREDIT_MAX = 2.0
+CREDIT_MAX = 4.0
+"""Enough that a class loses no credit while each of the higher ones spends theirs first."""
 SHAPES_MAX = 256
 """Empty shapes beyond this are forgotten."""
 

@@ -44,7 +44,7 @@ def take_tasks(desk: Desk, inputs: Inputs) -> None:
             size = _weigh(record)
             if not desk.fits(size) or (desk.facts and desk.size + size > size_limit):
                 break
-            if record.id in desk.ended:
+            if record.id in desk.gone:
                 break  # two tasks of one id never meet in a batch: log offsets tell them apart
             queue.popleft()
             if desk.is_old(record.origin):
