@@ -267,6 +267,14 @@ def rows(kafka: str, zookeeper: str, count: int = TASKS) -> list[Row]:
     return found
 
 
+def run() -> list[Row]:
+    """All rows, on a stack of its own."""
+    from zkcoord.local import Stack
+
+    with Stack() as stack:
+        return rows(stack.kafka, stack.zookeeper + "/bench")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kafka")
@@ -274,11 +282,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.kafka and args.zookeeper:
         show(rows(args.kafka, args.zookeeper))
-        return
-    from zkcoord.local import Stack
-
-    with Stack() as stack:
-        show(rows(stack.kafka, stack.zookeeper + "/bench"))
+    else:
+        show(run())
 
 
 def show(found: list[Row]) -> None:
