@@ -50,13 +50,18 @@ KEYS: tuple[str, ...] = (
     "kafka",
     "namespace",
     "session_timeout_s",
+    "connect_timeout_s",
     *(f"{server}_tls.{name}" for server in ("zookeeper", "kafka") for name in _TLS),
     *(f"{server}_sasl.{name}" for server in ("zookeeper", "kafka") for name in _SASL),
 )
 """Every setting; a context of the file holds them as a table, with dots as tables within."""
 
 _SECRETS = ("password", "key_password")
-_DEFAULTS: dict[str, str] = {"namespace": "zkcoord", "session_timeout_s": "10"}
+_DEFAULTS: dict[str, str] = {
+    "namespace": "zkcoord",
+    "session_timeout_s": "10",
+    "connect_timeout_s": "10",
+}
 
 Values = dict[str, tuple[str, str]]
 """Key to (value, where it came from)."""
@@ -267,11 +272,13 @@ def _build(values: Values, context: str | None, warnings: list[str]) -> Settings
         )  # fmt: skip
     session: SessionConfig | None = None
     kafka: KafkaConfig | None = None
-    text, where = values["session_timeout_s"]
+    timeout, where = values["session_timeout_s"]
+    connect = values["connect_timeout_s"][0]
     try:
         session = SessionConfig(
-            timeout_s=float(text),
-            margin_s=min(0.5, float(text) / 8),
+            timeout_s=float(timeout),
+            margin_s=min(0.5, float(timeout) / 8),
+            connect_timeout_s=float(connect),
             tls=tls["zookeeper"],
             sasl=sasl["zookeeper"],
         )

@@ -310,7 +310,10 @@ def test_a_grace_longer_than_the_lease_is_refused(world: World) -> None:
     assert "--grace 60" in err
 
 
-def test_servers_that_do_not_answer_are_4_and_125(world: World) -> None:
+def test_servers_that_do_not_answer_are_4_and_125(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(world.environment, "ZKCOORD_CONNECT_TIMEOUT_S", "1")
     nowhere = ["--zookeeper", "127.0.0.1:1", "--kafka", "127.0.0.1:1"]
     _, err = world.run("queue", "list", *nowhere, code=4)
     assert "127.0.0.1:1" in err

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -16,7 +19,7 @@ from zkcoord_cli import keeper
 
 # A program that holds a lease file: line 1 is valid_until, "lost" makes it lost.
 HOLDER = """
-import os, sys, threading
+import os, signal, sys
 from zkcoord_cli.guarded import run_guarded
 
 class Lost:
@@ -31,7 +34,10 @@ class Lease:
         text = open(self.path).read()
         return 0.0 if text.startswith("lost") else float(text)
 
-ending = run_guarded(Lease(sys.argv[1]), sys.argv[3:], grace=float(sys.argv[2]))
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+ending = run_guarded(Lease(sys.argv[1]), sys.argv[3:], grace=float(sys.argv[2]), on_stop=stop)
 print(f"{ending.reason} left={ending.left} errno={ending.error}", file=sys.stderr)
 sys.exit(ending.code)
 """
@@ -139,8 +145,8 @@ def test_the_command_is_told_before_the_lease_ends_and_may_clean_up(holder: Hold
     script = (
         "trap 'date +%s.%N > stopped; exit 0' TERM; echo $$ > pids; while :; do sleep 0.02; done"
     )
-    ends = time.time() + 2.0
-    holder.start("sh", "-c", script, valid=2.0, grace=1.2)
+    ends = time.time() + 5.0
+    holder.start("sh", "-c", script, valid=5.0, grace=2.0)
     code, _, err = holder.finish()
     assert code == 123
     assert "lost left=0" in err
@@ -157,8 +163,8 @@ def test_a_command_that_ignores_sigterm_and_forks_is_dead_when_the_lease_ends(
         "(sh -c 'trap \"\" TERM HUP; echo $$ >> pids; while :; do sleep 0.05; done' &);"
         "while :; do sleep 0.05; done"
     )
-    ends = keeper.now() + 3.0
-    process = holder.start("sh", "-c", script, valid=3.0, grace=1.0)
+    ends = keeper.now() + 5.0
+    process = holder.start("sh", "-c", script, valid=5.0, grace=1.0)
     pids = holder.pids(3)
     assert all(is_alive(pid) for pid in pids)
     until(lambda: keeper.now() >= ends, "the end of the lease")
@@ -168,11 +174,13 @@ def test_a_command_that_ignores_sigterm_and_forks_is_dead_when_the_lease_ends(
 
 
 def test_renewals_keep_it_running(holder: Holder) -> None:
-    holder.start("sh", "-c", "echo $$ > pids; while [ ! -e stop ]; do sleep 0.02; done", valid=1.6)
-    first_end = keeper.now() + 1.6
+    holder.start(
+        "sh", "-c", "echo $$ > pids; while [ ! -e stop ]; do sleep 0.02; done", valid=4, grace=0.5
+    )
+    first_end = keeper.now() + 4
     holder.pids(1)
     while keeper.now() < first_end + 0.5:
-        holder.set_lease(repr(keeper.now() + 1.6))
+        holder.set_lease(repr(keeper.now() + 4))
         time.sleep(0.1)
     (holder.folder / "stop").touch()
     assert holder.finish()[0] == 0
@@ -187,9 +195,9 @@ def test_a_loss_without_warning_kills_at_once(holder: Holder) -> None:
 
 
 def test_a_stopped_zkcoord_does_not_keep_its_command_alive(holder: Holder) -> None:
-    ends = keeper.now() + 2.5
+    ends = keeper.now() + 5.0
     process = holder.start(
-        "sh", "-c", "trap '' TERM; echo $$ > pids; while :; do sleep 0.05; done", valid=2.5
+        "sh", "-c", "trap '' TERM; echo $$ > pids; while :; do sleep 0.05; done", valid=5.0
     )
     (pid,) = holder.pids(1)
     process.send_signal(signal.SIGSTOP)
@@ -233,3 +241,61 @@ def test_what_outlives_the_command_is_ended_before_the_lock_is_given_back(holder
     assert code == 3
     assert "left=1" in err
     assert not is_alive(holder.pids(1)[0])
+
+
+class Terminal:
+    """A holder whose standard streams are a terminal of its own."""
+
+    def __init__(self, holder: Holder, script: str) -> None:
+        holder.set_lease(repr(keeper.now() + 3600))
+        command = [sys.executable, "-c", HOLDER, str(holder.lease), "1", "sh", "-c", script]
+        self.pid, self.screen = pty.fork()
+        if self.pid == 0:
+            os.chdir(holder.folder)
+            os.execv(command[0], command)
+        self.shown = b""
+
+    def read_until(self, text: bytes) -> None:
+        end = time.monotonic() + 20
+        while text not in self.shown:
+            ready, _, _ = select.select([self.screen], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"{text!r} did not come, only {self.shown!r}"
+            self.shown += os.read(self.screen, 4096)
+
+    def press(self, key: bytes) -> None:
+        os.write(self.screen, key)
+
+    def wait(self, options: int = 0) -> int:
+        """The holder's next wait status; what it shows is read meanwhile."""
+        end = time.monotonic() + 20
+        while True:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | options)
+            if pid:
+                return status
+            assert time.monotonic() < end, f"it goes on, having shown {self.shown!r}"
+            if select.select([self.screen], [], [], 0.02)[0]:
+                with contextlib.suppress(OSError):  # the terminal's other end is closed
+                    self.shown += os.read(self.screen, 4096)
+
+
+def test_the_command_has_the_terminal_and_its_keys(holder: Holder) -> None:
+    script = "trap 'echo got it; exit 5' INT; read line; echo read $line; cat"
+    terminal = Terminal(holder, script)
+    terminal.press(b"hello\n")
+    terminal.read_until(b"read hello")
+    terminal.press(b"\x03")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 5
+    os.close(terminal.screen)
+
+
+def test_ctrl_z_stops_the_command_and_zkcoord_and_both_go_on_later(holder: Holder) -> None:
+    terminal = Terminal(holder, "echo ready; read line; echo read $line; exit 6")
+    terminal.read_until(b"ready")
+    terminal.press(b"\x1a")
+    status = terminal.wait(os.WUNTRACED)
+    assert os.WIFSTOPPED(status), terminal.shown
+    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.press(b"again\n")
+    terminal.read_until(b"read again")
+    assert os.waitstatus_to_exitcode(terminal.wait()) == 6
+    os.close(terminal.screen)

@@ -36,6 +36,7 @@ def show(output: Output, settings: Settings, as_json: bool) -> None:
         "kafka": settings.kafka.bootstrap if settings.kafka else None,
         "namespace": settings.namespace,
         "session_timeout_s": settings.session.timeout_s,
+        "connect_timeout_s": settings.session.connect_timeout_s,
     }
     secret = {key: "set" for key in settings.origin if key not in values}
     rows = [(key, value, settings.origin.get(key)) for key, value in {**values, **secret}.items()]

@@ -24,7 +24,7 @@ _ANSWER_BYTES_MAX = 1024 * 1024
 def examine(settings: Settings, servers: Servers) -> Iterator[Finding]:
     """All findings about the brokers. Raises BrokerUnavailable when none answers."""
     started = time.monotonic()
-    cluster = servers.admin.cluster()
+    cluster = servers.admin.cluster(settings.session.connect_timeout_s)
     took = time.monotonic() - started
     count = len(cluster.brokers)
     seen = f"brokers up: {count}, cluster {cluster.id}, metadata in {took * 1000:.0f} ms"
