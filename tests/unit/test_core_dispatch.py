@@ -163,7 +163,9 @@ def test_the_first_that_anybody_can_run_goes_to_the_least_loaded(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.integers(0, 90), min_size=4, max_size=4).filter(lambda f: sum(f) <= 90),
+    st.lists(st.integers(0, 90), min_size=4, max_size=4).map(
+        lambda f: [p * 90 // max(sum(f), 90) for p in f]
+    ),
     st.integers(50, 400),
 )
 def test_every_waiting_class_gets_its_floor_and_the_highest_the_rest(
