@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -177,7 +178,7 @@ def lock(name: str) -> IO[bytes]:
             return file
         if attempt and (stack := read(name)) is not None and _is_alive(stack.pid):
             break
-        _pause()
+        time.sleep(0.02)
     file.close()
     raise StackError(
         f"a local stack named {name!r} runs already or is just starting",
@@ -188,12 +189,6 @@ def lock(name: str) -> IO[bytes]:
 def supervisor_log(name: str) -> Path:
     """Where the supervisor of a stack writes what went wrong."""
     return paths.state_dir() / f"{name}.log"
-
-
-def _pause() -> None:
-    import time
-
-    time.sleep(0.02)
 
 
 def _is_alive(pid: int) -> bool:
