@@ -79,9 +79,9 @@ if TYPE_CHECKING:
     from zkcoord.zk import Promise, Session, Transaction
 
 _FRONT_DOOR = {
-    "Agent": "zkcoord.queue.agent",
     "AccessDenied": "zkcoord.errors",
     "AcquireTimeout": "zkcoord.errors",
+    "Agent": "zkcoord.queue.agent",
     "AttemptStopped": "zkcoord.errors",
     "BrokerUnavailable": "zkcoord.errors",
     "BufferFull": "zkcoord.errors",
@@ -146,9 +146,9 @@ _FRONT_DOOR = {
 }
 
 __all__ = [
-    "Agent",
     "AccessDenied",
     "AcquireTimeout",
+    "Agent",
     "AttemptStopped",
     "BrokerUnavailable",
     "BufferFull",
