@@ -209,14 +209,24 @@ def _line(descriptor: int, deadline: float) -> bytes:
 
 
 def _end(name: str, pid: int) -> None:
-    for number, patience in ((signal.SIGTERM, _DOWN_SECONDS), (signal.SIGKILL, _KILLED_SECONDS)):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-        deadline = time.monotonic() + patience
-        while running.is_locked(name):
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(0.05)
-        else:
+    """Ask the supervisor to end, make it end, and return when the process is gone."""
+    try:
+        handle = os.pidfd_open(pid)  # a handle: the number could mean another process later
+    except ProcessLookupError:
+        return
+    try:
+        if not running.is_locked(name):
             return
+        for number, patience in (
+            (signal.SIGTERM, _DOWN_SECONDS),
+            (signal.SIGKILL, _KILLED_SECONDS),
+        ):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
+            with selectors.DefaultSelector() as selector:
+                selector.register(handle, selectors.EVENT_READ)
+                if selector.select(patience):
+                    return
+    finally:
+        os.close(handle)
     raise StackError(f"the local stack {name!r} does not end: its supervisor is process {pid}")

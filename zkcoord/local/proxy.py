@@ -8,40 +8,21 @@ two retransmitting peers does; when it heals, what was held is delivered to whoe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import socket
-import struct
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Self, TypeVar
 
 from zkcoord.errors import StackError
+from zkcoord.local.link import Direction, Link, Way
 from zkcoord.local.ports import HOST, choose
-
-Direction = Literal["up", "down"]
-"""``up`` is from client to server, ``down`` from server to client."""
 
 _T = TypeVar("_T")
 
-_PIECE = 65536
-_HELD_PIECES_MAX = 64  # per connection and direction; then the sender feels back-pressure
-_CONNECT_SECONDS = 5.0
 _CALL_SECONDS = 30.0
 _BACKLOG = 512
-
-
-class _Way:
-    """The state of one direction, shared by all connections."""
-
-    def __init__(self) -> None:
-        self.delay = 0.0
-        self.bytes = 0
-        self.open = asyncio.Event()
-        self.open.set()
-        self.cut_in: int | None = None
-        self.cut_done = threading.Event()
 
 
 class Proxy:
@@ -76,7 +57,7 @@ class Proxy:
         self.port = port if port is not None else choose(1)[0]
         self.address = f"{HOST}:{self.port}"
         self._accepted = 0
-        self._links: set[_Link] = set()
+        self._links: set[Link] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._listener: socket.socket | None = None
@@ -95,7 +76,7 @@ class Proxy:
             raise StackError(f"{self!r} is started already")
         listener = self._listen()  # here, so that a taken port is the caller's error
         self._loop = asyncio.new_event_loop()
-        self._ways: dict[Direction, _Way] = {"up": _Way(), "down": _Way()}
+        self._ways: dict[Direction, Way] = {"up": Way(), "down": Way()}
         self._thread = threading.Thread(
             target=self._loop.run_forever, name=f"zkcoord-proxy-{self.port}", daemon=True
         )
@@ -219,7 +200,7 @@ class Proxy:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(_CALL_SECONDS)
 
-    def _chosen(self, direction: Direction | None) -> list[_Way]:
+    def _chosen(self, direction: Direction | None) -> list[Way]:
         return list(self._ways.values()) if direction is None else [self._ways[direction]]
 
     def _listen(self) -> socket.socket:
@@ -246,11 +227,11 @@ class Proxy:
             except OSError:
                 continue  # the client was gone before we took its connection
             self._accepted += 1
-            link = _Link(client, self._server, self._ways, self._cut_now)
+            link = Link(client, self._server, self._ways, self._cut_now)
             self._links.add(link)
             link.task.add_done_callback(functools.partial(self._forget, link))
 
-    def _forget(self, link: _Link, _: asyncio.Task[None]) -> None:
+    def _forget(self, link: Link, _: asyncio.Task[None]) -> None:
         self._links.discard(link)
 
     def _stop_listening(self) -> None:
@@ -267,7 +248,7 @@ class Proxy:
         for link in list(self._links):
             link.abort()
 
-    def _cut_now(self, way: _Way) -> None:
+    def _cut_now(self, way: Way) -> None:
         way.cut_in = None
         self._cut_all()
         way.cut_done.set()
@@ -282,127 +263,3 @@ class Proxy:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-
-
-class _Link:
-    """One connection: two sockets, and for each direction a reader and a writer."""
-
-    def __init__(
-        self,
-        client: socket.socket,
-        server: tuple[str, int],
-        ways: dict[Direction, _Way],
-        cut_now: Callable[[_Way], None],
-    ) -> None:
-        self._client = client
-        self._address = server
-        self._ways = ways
-        self._cut_now = cut_now
-        self._sockets = [client]
-        self._reset = False
-        self._loop = asyncio.get_running_loop()
-        self.task = self._loop.create_task(self._run())
-
-    def abort(self) -> None:
-        """Reset both sides now."""
-        self._reset = True
-        self._close()
-        self.task.cancel()
-
-    def _close(self) -> None:
-        for end in self._sockets:
-            self._loop.remove_reader(end)
-            self._loop.remove_writer(end)
-            if self._reset:
-                # Zero linger makes the kernel send a reset. What it has acknowledged already is
-                # still read by the peer before the error.
-                with contextlib.suppress(OSError):
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            end.close()
-        self._sockets.clear()
-
-    async def _run(self) -> None:
-        up, down = self._ways["up"], self._ways["down"]
-        try:
-            self._prepare(self._client)
-            await up.open.wait()
-            await down.open.wait()
-            server = socket.socket()
-            self._sockets.append(server)
-            self._prepare(server)
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                await self._loop.sock_connect(server, self._address)
-            async with asyncio.TaskGroup() as pumps:
-                for source, target, way, back in (
-                    (self._client, server, up, down),
-                    (server, self._client, down, up),
-                ):
-                    held: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(
-                        _HELD_PIECES_MAX
-                    )
-                    pumps.create_task(self._read(source, held, way))
-                    pumps.create_task(self._write(target, held, way, back))
-        except (OSError, TimeoutError, ExceptionGroup):
-            self._reset = True
-        finally:
-            self._close()
-
-    @staticmethod
-    def _prepare(end: socket.socket) -> None:
-        end.setblocking(False)
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    async def _read(
-        self,
-        source: socket.socket,
-        held: asyncio.Queue[tuple[float, bytes | None]],
-        way: _Way,
-    ) -> None:
-        """Read until the end; an empty piece says end, None says reset."""
-        piece: bytes | None = None
-        while piece is None or piece:
-            try:
-                piece = await self._loop.sock_recv(source, _PIECE)
-            except OSError:
-                await held.put((self._loop.time() + way.delay, None))
-                return
-            await held.put((self._loop.time() + way.delay, piece))
-
-    async def _write(
-        self,
-        target: socket.socket,
-        held: asyncio.Queue[tuple[float, bytes | None]],
-        way: _Way,
-        back: _Way,
-    ) -> None:
-        """Write what was read when its time has come and the way is open."""
-        while True:
-            due, piece = await held.get()
-            if (wait := due - self._loop.time()) > 0:
-                await asyncio.sleep(wait)
-            await way.open.wait()
-            if piece is None:
-                raise ConnectionResetError
-            try:
-                if not piece:
-                    target.shutdown(socket.SHUT_WR)
-                    return
-                await self._send(target, piece, way)
-            except OSError:
-                # The news of the target's death travels the other way.
-                await back.open.wait()
-                raise
-
-    async def _send(self, target: socket.socket, piece: bytes, way: _Way) -> None:
-        while piece:
-            # Taken before the send: another connection may use up what is left of the cut.
-            part = piece if way.cut_in is None else piece[: way.cut_in]
-            last = way.cut_in is not None and len(part) == way.cut_in
-            if way.cut_in is not None:
-                way.cut_in -= len(part)
-            way.bytes += len(part)  # first: whoever has read the bytes finds them counted
-            await self._loop.sock_sendall(target, part)
-            piece = piece[len(part) :]
-            if last:
-                self._cut_now(way)
-                return
