@@ -191,6 +191,22 @@ async def test_waiting_attempts_start_by_class_then_by_arrival(benches: Any) -> 
     assert order == ["critical", "n1", "n2", "low"]
 
 
+async def test_coroutines_that_suspend_run_side_by_side(benches: Any) -> None:
+    here = 0
+    together = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal here
+        here += 1
+        if here == 3:
+            together.set()
+        await together.wait()
+
+    bench = benches({"work": work})
+    bench.take(*(bench.run(str(n)) for n in range(3)))
+    await bench.until(lambda: len(bench.said.ends()) == 3)
+
+
 async def test_asyncio_tools_work_from_the_first_step(benches: Any) -> None:
     async def work() -> str:
         async with asyncio.timeout(5):
@@ -291,7 +307,8 @@ async def test_a_coroutine_that_ignores_cancellation_keeps_its_slot(benches: Any
     await bench.until(lambda: bench.executor.busy == 0)
     assert bench.executor.capacity == 4
     assert bench.changes == [3, 4]
-    assert len(bench.said.ends()) == 1
+    assert bench.said.reports.count(end) == 1
+    assert sum(isinstance(report, ENDS) for report in bench.said.reports) == 1
 
 
 async def test_the_grace_lets_a_handler_clean_up(benches: Any) -> None:
@@ -312,6 +329,23 @@ async def test_the_grace_lets_a_handler_clean_up(benches: Any) -> None:
     assert cleaned.is_set()
     assert isinstance(end, DidFail)
     assert (end.kind, end.error) == ("cancelled", "enough")
+
+
+async def test_the_first_verdict_stands(benches: Any) -> None:
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.02)
+
+    bench = benches({"work": work}, grace_s=5.0)
+    bench.take(bench.run("w"))
+    await asyncio.sleep(0)
+    bench.take(Cancel("w", 1, "first"))
+    bench.executor.give_back()
+    end = await bench.end_of("w")
+    assert isinstance(end, DidFail)
+    assert (end.kind, end.error) == ("cancelled", "first")
 
 
 async def test_what_is_cancelled_before_its_first_step_never_runs(benches: Any) -> None:
@@ -499,26 +533,19 @@ async def test_a_successor_in_the_inbox_ends_the_incarnation(benches: Any) -> No
 
 
 async def test_an_idle_agent_keeps_no_finished_task_alive(benches: Any) -> None:
-    class Big:
-        alive = 0
-
-        def __init__(self) -> None:
-            Big.alive += 1
-
-        def __del__(self) -> None:
-            Big.alive -= 1
-
-    async def work() -> None:
-        big = Big()
+    async def work(ctx: TaskContext) -> None:
         await asyncio.sleep(0)
-        del big
 
-    bench = benches({"work": work, "thread": lambda: (Big(), None)[1]})
+    def attempts() -> int:
+        gc.collect()
+        return sum(isinstance(thing, Attempt) for thing in gc.get_objects())
+
+    bench = benches({"work": work, "thread": lambda ctx: None})
+    before = attempts()
     bench.take(bench.run("w"), bench.run("t", "thread"))
     await bench.end_of("w")
     await bench.end_of("t")
-    await bench.until(lambda: gc.collect() is not None and Big.alive == 0)
-    assert bench.executor._attempts == {}
+    await bench.until(lambda: attempts() == before)
 
 
 async def test_long_runs_of_short_handlers_leave_the_loop_time(benches: Any) -> None:

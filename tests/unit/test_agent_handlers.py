@@ -135,6 +135,14 @@ def test_a_type_error_of_the_handler_itself_is_its_error() -> None:
     assert failure(attempt_of(len, 5)).kind == "error"  # of a builtin, whose arguments fit
 
 
+def test_a_wrapper_that_takes_more_than_it_says_is_not_blamed_on_the_producer() -> None:
+    @functools.wraps(plain)
+    def wrapper(*args: Any) -> int:
+        raise TypeError("inside")
+
+    assert failure(attempt_of(wrapper, 1, 2)).kind == "error"
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "text", "delay"),
     [

@@ -60,6 +60,7 @@ class FakeProducer:
         self.waiting: list[tuple[bytes, Ack]] = []
         self.partitions: set[int | None] = set()
         self.closed = False
+        self.broken = False
 
     def send(
         self,
@@ -70,7 +71,9 @@ class FakeProducer:
         on_ack: Ack | None = None,
     ) -> None:
         if self.broker.refusals:
-            raise self.broker.refusals.pop(0)
+            refusal = self.broker.refusals.pop(0)
+            self.broken = self.broken or isinstance(refusal, ProducerBroken)
+            raise refusal
         assert topic == "reports"
         assert value is not None
         assert on_ack is not None
@@ -78,6 +81,8 @@ class FakeProducer:
         self.waiting.append((value, on_ack))
 
     def poll(self, timeout: float = 0.0) -> int:
+        if self.broken:
+            raise ProducerBroken("fatal")
         if self.broker.silent:
             return 0
         waiting, self.waiting = self.waiting, []
@@ -175,12 +180,14 @@ async def test_older_reports_are_sent_again_before_younger_ones(
 ) -> None:
     broker.silent = True
     for number in range(3):
+        if number == 2:
+            broker.refusals = [BufferFull("full")]
         reporter.add(succeeded(number))
         reporter.flush()
-    broker.answers = [PublishTimeout("slow")] * 3
+    broker.answers = [PublishTimeout("slow")]
     broker.silent = False
     assert await reporter.drain(5)
-    assert broker.reports == [succeeded(0), succeeded(1), succeeded(2)]
+    assert broker.reports == [succeeded(1), succeeded(0), succeeded(2)]
 
 
 async def test_a_full_buffer_is_waited_for(reporter: Reporter, broker: Broker) -> None:
@@ -236,6 +243,7 @@ async def test_an_ended_incarnation_is_silent(reporter: Reporter, broker: Broker
     assert await reporter.drain(5)
     assert broker.reports == [DidFail("4", 1, "error", "x", None, 1.0, 2.0)]
     assert broker.records[0].incarnation == 80
+    assert reporter.resent == 0
 
 
 async def test_drain_gives_up_in_time(reporter: Reporter, broker: Broker) -> None:
