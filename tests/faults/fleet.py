@@ -214,6 +214,12 @@ class Fleet:
         self._history.update()
         return self._history
 
+    def forget_history(self) -> None:
+        """Read the log anew, from where it begins now."""
+        if self._history is not None:
+            self._history.close()
+        self._history = None
+
     def history_if_ended(self, ids: set[str]) -> History | None:
         """The log's story once all of `ids` have ended, else None."""
         history = self.history

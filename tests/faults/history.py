@@ -18,6 +18,7 @@ from zkcoord.core.records import (
     Rejected,
     Succeeded,
 )
+from zkcoord.errors import BrokerUnavailable
 from zkcoord.kafka import BEGINNING, LogReader
 
 TERMINAL = {
@@ -56,11 +57,15 @@ class History:
         self._inputs: dict[tuple[int, int], int] = {}
 
     def update(self) -> None:
-        """Read on to the end."""
-        for records in self._reader.read_to_end(20.0):
-            for record in records:
-                self.records.append((record.offset, record.value or b""))
-                self._feed(record.offset, msgspec.msgpack.decode(record.value or b"", type=Batch))
+        """Read on to the end, or as far as a broker lets us."""
+        try:
+            for records in self._reader.read_to_end(20.0):
+                for record in records:
+                    value = record.value or b""
+                    self.records.append((record.offset, value))
+                    self._feed(record.offset, msgspec.msgpack.decode(value, type=Batch))
+        except BrokerUnavailable:
+            return  # it is asked again
 
     def close(self) -> None:
         self._reader.close()
