@@ -17,6 +17,7 @@ FILE_LINES_MAX = 399
 FUNCTION_LINES_MAX = 69
 PARAMETERS_MAX = 8
 LINE_LENGTH_MAX = 100
+PRAGMA = re.compile(r"\s*# (noqa|type: ignore|fmt: )[^#]*$")  # may stand beyond the margin
 BANNED_MODULES = {"utils", "util", "common", "manager", "managers", "helper", "helpers", "misc"}
 # Written apart, so that this file does not find itself.
 LEFTOVERS = re.compile(
@@ -73,7 +74,7 @@ def test_lines_fit() -> None:
         f"{name_of(path)}:{number}"
         for path in python_files()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if len(line) > LINE_LENGTH_MAX
+        if len(PRAGMA.sub("", line)) > LINE_LENGTH_MAX
     ]
     assert not wide
 

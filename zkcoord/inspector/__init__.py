@@ -1,6 +1,7 @@
 """One read API over ZooKeeper and Kafka, for the command line and for dashboards.
 
-Nothing here writes, votes or takes part in a group: looking changes nothing.
+Nothing here writes, votes or takes part in a group: looking changes nothing. What needs Kafka is
+imported when it is asked for, so that looking at a lock is quick.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Self
 
 from zkcoord.config import KafkaConfig, SessionConfig
 from zkcoord.errors import NodeMissing
-from zkcoord.inspector import contenders, dead, queues, tasks
+from zkcoord.inspector import contenders
 from zkcoord.inspector.servers import Servers
 from zkcoord.inspector.views import (
     STATES,
@@ -74,14 +75,20 @@ class Inspector:
 
     def queues(self) -> list[QueueView]:
         """All queues, by name; asks ZooKeeper only."""
+        from zkcoord.inspector import queues
+
         return queues.queues(self.servers)
 
     def queue(self, name: str) -> QueueDetail:
         """One queue with agents, topics and settings. Raises NodeMissing."""
+        from zkcoord.inspector import queues
+
         return queues.detail(self.servers, name)
 
     def agents(self, queue: str | None = None) -> list[AgentView]:
         """The agents of one queue, or of all. Raises NodeMissing for a queue that is not there."""
+        from zkcoord.inspector import queues
+
         if queue is not None:
             queues.queue(self.servers, queue)
             return queues.agents(self.servers.session, queue)
@@ -115,16 +122,22 @@ class Inspector:
 
     def task(self, queue: str, task_id: str, *, timeout: float = 60.0) -> TaskHistory:
         """A task and its history from the log. Raises NodeMissing when nothing mentions it."""
+        from zkcoord.inspector import tasks
+
         return tasks.history(self.servers, queue, task_id, timeout=timeout)
 
     def task_end(
         self, queue: str, task_id: str, *, wait: float, timeout: float = 60.0
     ) -> TaskHistory:
         """As :meth:`task`, waiting up to `wait` seconds for its end. Raises ResultTimeout."""
+        from zkcoord.inspector import tasks
+
         return tasks.wait_for_end(self.servers, queue, task_id, wait=wait, timeout=timeout)
 
     def tasks(self, queue: str, *, timeout: float = 60.0) -> tuple[list[TaskView], int]:
         """All tasks the log still knows, latest change last, and how many were left out."""
+        from zkcoord.inspector import tasks
+
         return tasks.tasks(self.servers, queue, timeout=timeout)
 
     def dead_letters(
@@ -137,12 +150,16 @@ class Inspector:
         timeout: float = 30.0,
     ) -> list[DeadView]:
         """The newest letters, newest first; only those with this reason, of this task."""
+        from zkcoord.inspector import dead
+
         return dead.letters(
             self.servers, queue, limit=limit, reason=reason, task=task, timeout=timeout
         )
 
     def dead_letter(self, queue: str, which: str, *, timeout: float = 60.0) -> DeadView:
         """One letter, by task id or by fact. Raises NodeMissing."""
+        from zkcoord.inspector import dead
+
         return dead.letter(self.servers, queue, which, timeout=timeout)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from zkcoord.core.records import AgentInfo, ClassPressure, Pressure, Priority
-from zkcoord.errors import NodeMissing
+from zkcoord.errors import ConfigError, NodeMissing
 from zkcoord.inspector.contenders import read_children, standing
 from zkcoord.inspector.servers import Servers, read_json
 from zkcoord.inspector.views import (
@@ -34,8 +34,20 @@ def queue(servers: Servers, name: str) -> QueueView:
 
 
 def queues(servers: Servers) -> list[QueueView]:
-    """All queues, from ZooKeeper alone, by name."""
-    return [queue(servers, name) for name in administration.list_queues(servers.session)]
+    """All queues, from ZooKeeper alone, by name.
+
+    One that is deleted meanwhile is left out; one whose description cannot be read says so in
+    `problem` and does not hide the others.
+    """
+    found = []
+    for name in administration.list_queues(servers.session):
+        try:
+            found.append(queue(servers, name))
+        except NodeMissing:
+            continue
+        except ConfigError as error:
+            found.append(_unreadable(name, str(error.args[0])))
+    return found
 
 
 def detail(servers: Servers, name: str) -> QueueDetail:
@@ -121,6 +133,24 @@ def _view(session: Session, description: QueueDescription, unread: Mapping[str, 
         leader=found[0] if found else None,
         standbys=found[1:],
         agents=len(agents(session, name)),
+    )
+
+
+def _unreadable(name: str, problem: str) -> QueueView:
+    return QueueView(
+        name=name,
+        namespace="",
+        verdict="unknown",
+        classes=[],
+        paused=False,
+        slots=0,
+        busy=0,
+        pressure_age=None,
+        pressure_term=None,
+        leader=None,
+        standbys=[],
+        agents=0,
+        problem=problem,
     )
 
 

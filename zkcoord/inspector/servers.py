@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from zkcoord.config import KafkaConfig, SessionConfig
 from zkcoord.errors import ConfigError
-from zkcoord.kafka import Admin
 from zkcoord.zk import Session
+
+if TYPE_CHECKING:
+    from zkcoord.kafka import Admin
 
 CLIENT_ID = "zkcoord.inspector"
 
@@ -64,6 +68,8 @@ class Servers:
     def admin(self) -> Admin:
         """The client that looks at topics."""
         if self._admin is None:
+            from zkcoord.kafka import Admin
+
             self._admin = Admin(self.kafka, client_id=CLIENT_ID)
         return self._admin
 

@@ -107,6 +107,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
         verdict: the worst verdict of its classes.
         pressure_age: seconds since the leader published; None when it never did.
         slots, busy: of all agents, as the leader counts them.
+        problem: why its description cannot be read; empty when it can. Then nothing else is known.
     """
 
     name: str
@@ -121,6 +122,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     leader: ContenderView | None
     standbys: list[ContenderView]
     agents: int
+    problem: str = ""
 
     @property
     def depth(self) -> int:

@@ -144,7 +144,7 @@ def list_(output: Output, inspector: Inspector, as_json: bool) -> None:
             (
                 view.name,
                 view.verdict + (" paused" if view.paused else ""),
-                share(max(c.fill for c in view.classes)),
+                share(max((c.fill for c in view.classes), default=0.0)),
                 view.depth,
                 duration(view.oldest),
                 rate(sum(c.rate_in for c in view.classes)),
@@ -254,7 +254,9 @@ def _warn(output: Output, queues: list[QueueView]) -> None:
     from zkcoord_cli.formats import duration
 
     for queue in queues:
-        if queue.leader is None:
+        if queue.problem:
+            output.warn(queue.problem)
+        elif queue.leader is None:
             output.warn(f"{queue.name} has no leader: zkcoord scheduler run {queue.name}")
         elif queue.pressure_age is None or queue.pressure_age > 30:
             age = "never" if queue.pressure_age is None else f"{duration(queue.pressure_age)} ago"
