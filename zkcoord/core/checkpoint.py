@@ -63,8 +63,6 @@ class Planner:
         """
         if not self._times or at - self._times[-1][0] >= min(1.0, self._after_s / 8):
             self._times.append((at, offset))
-        while self._times and self._times[0][0] <= at - self._after_s:
-            self._old = self._times.popleft()[1]
 
     def wants_mark(self, now: float) -> bool:
         """Whether it is time for another mark."""
@@ -77,11 +75,13 @@ class Planner:
         self.is_idle = True
         self._marks.append(Mark(position))
 
-    def due(self, state: State, limit: int) -> list[str]:
+    def due(self, state: State, now: float, limit: int) -> list[str]:
         """Tasks to checkpoint now, at most `limit`: the longest without a true record."""
+        while self._times and self._times[0][0] <= now - self._after_s:
+            self._old = self._times.popleft()[1]
         found: list[str] = []
         for id_, task in state.young.items():
-            if task.stale >= self._old or len(found) >= limit:
+            if task.stale > self._old or len(found) >= limit:
                 break
             if id_ not in state.ended:  # an earlier task of this id still has a record to bury
                 found.append(id_)

@@ -390,5 +390,5 @@ class Leader:
         if found is not None:
             desk.write(Positioned(found), 200 + 300 * len(found.ended))
         if not desk.full(0.75):
-            upkeep.keep_old(desk, planner.due(desk.state, upkeep.IDS_MAX))
+            upkeep.keep_old(desk, planner.due(desk.state, desk.now, upkeep.IDS_MAX))
         return -1 if found is None else found.offset
