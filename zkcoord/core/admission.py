@@ -68,7 +68,8 @@ class Estimates:
 
     def learn(self, task: str, seconds: float) -> None:
         """An attempt took this long."""
-        seconds = min(max(seconds, ESTIMATE_S_MIN), ESTIMATE_S_MAX)
+        # In this order a clock that said nonsense, NaN included, counts as the minimum.
+        seconds = min(seconds, ESTIMATE_S_MAX) if seconds > ESTIMATE_S_MIN else ESTIMATE_S_MIN
         known = self._known.get(task)
         if known is None and len(self._known) >= NAMES_MAX:
             self._known.pop(next(iter(self._known)))

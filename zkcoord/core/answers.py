@@ -168,7 +168,7 @@ def _have(desk: Desk, said: Reports, report: DidHave, stops: list[tuple[int, int
         if task is not None and task.attempt == attempt:
             agent.unconfirmed.pop(id_, None)
         elif (id_, attempt) not in agent.lingering:
-            stops.append((said.partition, said.incarnation, Cancel(id_, attempt, "superseded")))
+            stops.append((agent.partition, said.incarnation, Cancel(id_, attempt, "superseded")))
     gone = {pair for pair in agent.lingering if pair not in held}
     if gone:
         agent.lingering -= gone

@@ -239,6 +239,7 @@ class Fleet:
 
 
 def block(agent: Agent, now: float) -> None:
-    """The agent gave work back: leave it alone for a while."""
-    agent.block = min(BLOCK_S_MAX, max(BLOCK_S, 2 * agent.block))
+    """The agent gave work back: leave it alone for a while, longer if it did so just before."""
+    is_again = now - agent.blocked_until <= 2 * agent.block
+    agent.block = min(BLOCK_S_MAX, 2 * agent.block) if agent.block and is_again else BLOCK_S
     agent.blocked_until = now + agent.block
