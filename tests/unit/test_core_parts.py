@@ -110,9 +110,7 @@ def test_reports_of_another_version_are_misread() -> None:
 def test_a_task_comes_back_from_its_checkpoint_record_as_it_was() -> None:
     sub = Submission("a", "t", 2, Origin(2, 0, 7, 5.0), b"body", headers=[("h", None)])
     task = Task(sub, 5.0, 1, 9, 6.0, RUNNING, 7.0, 3, 1, 1, 4, 100, 12, 8.0, 9.0, "stop", 10.0)
-    record = msgspec.msgpack.decode(
-        msgspec.msgpack.encode(keep(task, 20)), type=type(keep(task, 0))
-    )
+    record = msgspec.msgpack.decode(msgspec.msgpack.encode(keep(task, 20)), type=KeptTask)
     back = revive(record)
     assert back.kept
     assert back.as_of == 20
