@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkcoord_cli.exit_codes import ExitCode
 from zkcoord_cli.options import SECONDS, connected, inspected, json_option, open_inspector
 from zkcoord_cli.output import Output, pass_output, schema_name
 
@@ -230,6 +231,62 @@ def show(output: Output, inspector: Inspector, name: str, as_json: bool) -> None
         right=("PARTITIONS", "RECORDS"),
     )
     _warn(output, [queue])
+
+
+@command.command()
+@click.argument("name")
+@click.option("--log", is_flag=True, help="Also the log behind the checkpoint: histories go.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--yes", is_flag=True, help="Needed with --log.")
+@json_option
+@inspected
+@pass_output
+def trim(
+    output: Output,
+    inspector: Inspector,
+    name: str,
+    log: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Delete records that the queue's leader has consumed, where it may not do so itself.
+
+    What has not been read stays, always. With --log the histories of ended tasks go too.
+
+    \b
+    zkcoord queue trim mail --dry-run
+    zkcoord queue trim mail --log --yes
+    """
+    from zkcoord.queue import operating
+    from zkcoord.queue.administration import describe_queue
+
+    if log and not (yes or dry_run):
+        output.error("--log deletes the histories of ended tasks", "repeat it with --yes")
+        return ExitCode.REFUSED
+    servers = inspector.servers
+    topics = describe_queue(servers.session, name).topics
+    what = operating.removable(servers.kafka, servers.admin, topics, log=log)
+    if not dry_run:
+        operating.trim(servers.admin, what)
+    items = [
+        {"topic": topic, "partition": partition, "from": span.beginning, "to": span.end}
+        for (topic, partition), span in what.items()
+    ]
+    if as_json:
+        output.json(
+            schema_name("queue", "trim"), {"queue": name, "done": not dry_run, "items": items}
+        )
+        return ExitCode.OK
+    output.table(
+        ("TOPIC", "PARTITION", "FROM", "TO"),
+        [tuple(item.values()) for item in items],
+        right=("PARTITION", "FROM", "TO"),
+        empty="nothing to delete",
+    )
+    if dry_run and items:
+        output.note("nothing was deleted: this was a dry run")
+    return ExitCode.OK
 
 
 def _pressure(queue: QueueView) -> str:
