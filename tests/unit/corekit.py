@@ -16,6 +16,8 @@ from zkcoord.core.records import (
     Batch,
     Cancel,
     Checkpointed,
+    DidFail,
+    DidSucceed,
     Fact,
     Inbox,
     Origin,
@@ -170,3 +172,21 @@ class Stage:
 
 def names(facts: list[Fact]) -> list[str]:
     return [type(fact).__name__ for fact in facts]
+
+
+def succeed(id_: str, attempt: int = 1) -> DidSucceed:
+    return DidSucceed(id_, attempt, b'"fine"', 1.0, 2.0)
+
+
+def fail(id_: str, attempt: int = 1, kind: str = "error", delay: float | None = None) -> DidFail:
+    return DidFail(id_, attempt, kind, "because", delay, 1.0, 2.0)
+
+
+def running(config: QueueConfig | None = None, **task: object) -> Stage:
+    """A stage on which task `a` runs its first attempt at agent 100."""
+    stage = Stage(config)
+    stage.agent()
+    stage.leader.members_known()
+    stage.submit("a", **task)  # type: ignore[arg-type]
+    assert names(stage.step()) == ["Accepted", "Dispatched"]
+    return stage
