@@ -141,7 +141,7 @@ def _show_variables(command: click.Command) -> None:
     """Let the help of every option name its environment variable."""
     for parameter in command.params:
         if isinstance(parameter, click.Option):
-            parameter.show_envvar = True
+            parameter.show_envvar = parameter.allow_from_autoenv
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             _show_variables(inner)
@@ -164,6 +164,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     is_flag=True,
     is_eager=True,
     expose_value=False,
+    allow_from_autoenv=False,  # a deployment may well have a ZKCOORD_VERSION
     callback=_print_version,
     help="Print the version and exit.",
 )
