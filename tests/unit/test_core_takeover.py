@@ -322,6 +322,19 @@ def test_a_position_waits_for_the_records_it_relies_on() -> None:
     assert latest.position.offset > 1
 
 
+def test_one_decision_checkpoints_a_bounded_number_of_bytes() -> None:
+    stage = Stage(own=OWN)
+    for i in range(30):
+        stage.submit(f"t{i}", body=b'{"task": "t.work", "args": ["%s"]}' % (b"x" * 700_000))
+    while stage.inputs.size:
+        stage.step()
+    for _ in range(10):
+        stage.step(1.0)
+    each = [len(fact.ids) for fact in stage.facts if isinstance(fact, Checkpointed)]
+    assert sum(each) == 30
+    assert max(each) <= 13
+
+
 def test_a_leader_may_start_cold() -> None:
     stage = Stage(own=OWN)
     for n, _ in enumerate(lives(stage)):

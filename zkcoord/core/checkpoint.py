@@ -27,6 +27,11 @@ from zkcoord.core.records import Position
 from zkcoord.core.state import State
 
 MARKS_MAX = 16
+ENDED_MAX = 1000
+"""Tasks that a position may name; while more wait for their tombstones none is made."""
+RECORDS_MAX = 500
+RECORDS_BYTES_MAX = 8 * 1024 * 1024
+"""What one decision checkpoints, at most roughly."""
 
 
 class Mark(msgspec.Struct):
@@ -64,10 +69,14 @@ class Planner:
         if not self._times or at - self._times[-1][0] >= min(1.0, self._after_s / 8):
             self._times.append((at, offset))
 
-    def wants_mark(self, now: float) -> bool:
+    def wants_mark(self, state: State, now: float) -> bool:
         """Whether it is time for another mark."""
-        is_time = now - self._marked_at >= self._every_s
-        return is_time and not self.is_idle and len(self._marks) < MARKS_MAX
+        return (
+            now - self._marked_at >= self._every_s
+            and not self.is_idle
+            and len(self._marks) < MARKS_MAX
+            and len(state.ended) <= ENDED_MAX
+        )
 
     def mark(self, position: Position, now: float) -> None:
         """The fold may start at `position`, the log's end, once that ripens."""
@@ -75,16 +84,18 @@ class Planner:
         self.is_idle = True
         self._marks.append(Mark(position))
 
-    def due(self, state: State, now: float, limit: int) -> list[str]:
-        """Tasks to checkpoint now, at most `limit`: the longest without a true record."""
+    def due(self, state: State, now: float) -> list[str]:
+        """Tasks to checkpoint now: those longest without a true record."""
         while self._times and self._times[0][0] <= now - self._after_s:
             self._old = self._times.popleft()[1]
         found: list[str] = []
+        size = 0
         for id_, task in state.young.items():
-            if task.stale > self._old or len(found) >= limit:
+            if task.stale > self._old or len(found) >= RECORDS_MAX or size >= RECORDS_BYTES_MAX:
                 break
             if id_ not in state.ended:  # an earlier task of this id still has a record to bury
                 found.append(id_)
+                size += task.size
         return found
 
     def ripen(self, state: State, end: int) -> None:

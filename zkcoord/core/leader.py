@@ -360,7 +360,7 @@ class Leader:
         """Candidates for the checkpoint's position, while the state is just what was read back."""
         planner, replica = self._planner, self.replica
         planner.ripen(desk.state, replica.position)
-        if planner.wants_mark(desk.now):
+        if planner.wants_mark(desk.state, desk.now):
             position = desk.state.position(replica.position, self.term, replica.n, self._consumed)
             planner.mark(position, desk.now)
 
@@ -390,5 +390,5 @@ class Leader:
         if found is not None:
             desk.write(Positioned(found), 200 + 300 * len(found.ended))
         if not desk.full(0.75):
-            upkeep.keep_old(desk, planner.due(desk.state, desk.now, upkeep.IDS_MAX))
+            upkeep.keep_old(desk, planner.due(desk.state, desk.now))
         return -1 if found is None else found.offset

@@ -8,9 +8,6 @@ from zkcoord.core.records import Checkpointed, Died
 from zkcoord.core.tasks import READY, RUNNING, Task
 from zkcoord.core.timers import DUE, EXPIRE
 
-IDS_MAX = 500
-"""Tasks that one decision checkpoints."""
-
 
 def take_losses(desk: Desk) -> None:
     """Release the attempts of agents that are gone."""
