@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -161,10 +162,15 @@ class LogScan:
             )
 
     def _bound(self) -> None:
-        while len(self.tasks) > self._tasks_max:
-            ended = next((i for i, t in self.tasks.items() if t.is_terminal), None)
-            self.tasks.pop(ended if ended is not None else next(iter(self.tasks)))
-            self.dropped += 1
+        """Drop a tenth at a time, so that looking for what has ended costs little per task."""
+        if len(self.tasks) <= self._tasks_max:
+            return
+        count = max(1, self._tasks_max // 10)
+        ended = (task_id for task_id, task in self.tasks.items() if task.is_terminal)
+        going = list(islice(ended, count)) or list(islice(self.tasks, count))
+        for task_id in going:
+            del self.tasks[task_id]
+        self.dropped += len(going)
 
 
 def _new_view(task: Submission) -> TaskView:
@@ -174,7 +180,7 @@ def _new_view(task: Submission) -> TaskView:
         state="pending",
         priority=_class(task.priority),
         tenant=task.tenant,
-        requires=list(task.requires),
+        requires=task.requires,
         submitted=task.origin.timestamp,
         expires_at=task.expires_at,
     )

@@ -144,7 +144,7 @@ class QueueDetail(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, object]
 
 
-class TaskView(msgspec.Struct, kw_only=True):
+class TaskView(msgspec.Struct, kw_only=True, gc=False):
     """A task as the log tells it.
 
     Attributes:
@@ -164,7 +164,7 @@ class TaskView(msgspec.Struct, kw_only=True):
     priority: str
     attempt: int = 0
     tenant: str | None = None
-    requires: list[str] = []
+    requires: tuple[str, ...] = ()
     submitted: float = 0.0
     accepted: float = 0.0
     started: float = 0.0

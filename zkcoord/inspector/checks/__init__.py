@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from zkcoord.errors import ZkcoordError
+from zkcoord.errors import StackError, ZkcoordError
 from zkcoord.inspector.checks import brokers, ensemble, queues
 from zkcoord.inspector.checks.finding import FAIL, OK, SKIPPED, WARN, Finding
 from zkcoord.inspector.servers import Servers
+from zkcoord.local.java import find_java
 from zkcoord.settings import Settings
 
 __all__ = ["FAIL", "OK", "SKIPPED", "WARN", "Finding", "examine"]
@@ -19,6 +20,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     A check that cannot be made because something before it failed is reported as skipped.
     """
     yield from _settings(settings)
+    yield from _local(settings)
     servers = Servers(
         zookeeper=settings.zookeeper, kafka=settings.kafka, session_config=settings.session
     )
@@ -40,6 +42,22 @@ def _settings(settings: Settings) -> Iterator[Finding]:
     for text in settings.warnings:
         observed, _, advice = text.partition(": ")
         yield Finding(status=WARN, check="settings secrets", observed=observed, advice=advice)
+
+
+def _local(settings: Settings) -> Iterator[Finding]:
+    """The local stack, only for those who use it or have named no servers."""
+    if settings.origin.get("zookeeper") == "local stack":
+        seen = f"in use: ZooKeeper {settings.zookeeper}, for development only"
+        yield Finding(status=OK, check="local stack", observed=seen)
+    elif settings.zookeeper is None and settings.kafka is None:
+        advice = "start one: zkcoord local up; or name servers: zkcoord config show says how"
+        seen = "no servers are named and no local stack runs"
+        yield Finding(status=WARN, check="local stack", observed=seen, advice=advice)
+        try:
+            yield Finding(status=OK, check="java", observed=str(find_java()))
+        except StackError as error:
+            seen = str(error.args[0])
+            yield Finding(status=WARN, check="java", observed=seen, advice=error.hint)
 
 
 def _part(name: str, make: Callable[[], Iterator[Finding]]) -> Generator[Finding, None, bool]:

@@ -15,6 +15,7 @@ from zkcoord.local.probe import four_letters
 from zkcoord.settings import Settings
 from zkcoord.zk import Session
 
+PORT = "2181"
 ROUND_TRIPS = 5
 SLOW_S = 0.05
 SKEW_S = 0.5
@@ -24,9 +25,9 @@ OLDEST = (3, 6)
 
 def examine(settings: Settings, servers: Servers) -> Iterator[Finding]:
     """All findings about ZooKeeper. Raises EnsembleUnavailable when no session can be had."""
-    if settings.session.tls is None and settings.zookeeper:
+    if settings.zookeeper is not None and settings.session.tls is None:
         yield from _servers(settings.zookeeper)
-    else:
+    elif settings.zookeeper is not None:
         yield Finding(
             status=SKIPPED,
             check="zookeeper servers",
@@ -43,7 +44,7 @@ def _servers(hosts: str) -> Iterator[Finding]:
     addresses = hosts.partition("/")[0].split(",")
     modes: list[str] = []
     for address in addresses:
-        host, _, port = address.strip().rpartition(":")
+        host, _, port = address.strip().rpartition(":") if ":" in address else (address, "", PORT)
         check = f"zookeeper server {address.strip()}"
         try:
             answer = four_letters(host.strip("[]"), int(port), "srvr")
