@@ -14,8 +14,8 @@ from zkcoord import Scheduler
 from zkcoord.config import SchedulerConfig
 from zkcoord.core.records import ClassPressure, Pressure
 from zkcoord.errors import ConfigError, NodeMissing
-from zkcoord.kafka import Admin
-from zkcoord.queue import trimming
+from zkcoord.kafka import Admin, Producer
+from zkcoord.queue import growth, trimming
 from zkcoord.queue.administration import describe_queue, list_queues
 from zkcoord.queue.publication import Publication
 from zkcoord.zk import Session
@@ -105,6 +105,32 @@ def test_consumed_records_are_trimmed_and_nothing_else(
     crew.forget_history()
     wait_for("the next leader to work on", lambda: crew.history_if_ended(more))
     assert second.alive
+
+
+def test_partitions_added_to_a_topic_are_read(crew: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth.Growth.__init__, "__kwdefaults__", {"every_s": 0.2})
+    topics = crew.description.topics
+    scheduler = Scheduler(crew.queue, kafka=crew.kafka, zookeeper=crew.zookeeper)
+    scheduler.start()
+    try:
+        crew.add_agent()
+        ids = set(crew.submit(20))
+        wait_for("the first to end", lambda: crew.history_if_ended(ids))
+        with Admin(crew.kafka_config) as admin:
+            admin.add_partitions(topics.normal, 3)
+        with Producer(crew.kafka_config, client_id="test") as producer:
+            producer.send(
+                topics.normal,
+                b'{"task":"nap"}',
+                partition=2,
+                headers=[("ce_id", b"on-the-new-one")],
+            )
+            assert producer.flush(20) == 0
+        ids |= {"on-the-new-one"} | set(crew.submit(20, prefix="more"))
+        wait_for("the rest to end", lambda: crew.history_if_ended(ids))
+        crew.check(ids)
+    finally:
+        scheduler.stop()
 
 
 def test_a_deposed_leader_does_not_overwrite_the_pressure(zookeeper: str) -> None:

@@ -76,7 +76,7 @@ class Delivery:
             outbox.send(
                 self._names[output.topic],
                 partition,
-                output.value or b"",
+                output.value,  # None for the dead letter of a null
                 offset=offset,
                 key=output.key,
                 headers=output.headers,

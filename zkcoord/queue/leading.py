@@ -140,7 +140,7 @@ class Leading:
             self._follow(LOG_WAIT_S)
             return
         changed = self._roster.apply(leader)
-        self._upkeep.tick(leader, self._intake, self._now)
+        self._upkeep.tick(leader, self._intake, self._delivery, self._now)
         if self._delivery.is_full:
             self._hear(0.002)
             return

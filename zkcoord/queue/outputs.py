@@ -32,7 +32,12 @@ class _Sent:
     __slots__ = ("acknowledged", "headers", "key", "lane", "offset", "round", "value")
 
     def __init__(
-        self, lane: _Lane, offset: int, value: bytes, key: bytes | None, headers: Headers | None
+        self,
+        lane: _Lane,
+        offset: int,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers | None,
     ) -> None:
         self.lane = lane
         self.offset = offset  # of the batch in the log
@@ -147,7 +152,7 @@ class Outbox:
         self,
         topic: str,
         partition: int | None,
-        value: bytes,
+        value: bytes | None,
         *,
         offset: int,
         key: bytes | None = None,

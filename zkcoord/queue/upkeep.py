@@ -11,12 +11,15 @@ from zkcoord.core.records import Source
 from zkcoord.errors import TopicMismatch
 from zkcoord.kafka import Ends, Partition
 from zkcoord.queue.administration import pressure_path
+from zkcoord.queue.delivery import Delivery
 from zkcoord.queue.duty import Duty
+from zkcoord.queue.growth import Growth
 from zkcoord.queue.intake import Intake, topic_of
 from zkcoord.queue.publication import Publication
 from zkcoord.queue.trimming import History, Trimming
 
 EVERY_S = 1.0
+COUNT_TIMEOUT_S = 10.0
 
 
 def count_partitions(duty: Duty, timeout: float) -> dict[str, int]:
@@ -40,7 +43,7 @@ def count_partitions(duty: Duty, timeout: float) -> dict[str, int]:
 
 
 class Upkeep:
-    """Pressure, trimming and fresh end offsets for one leader. Nothing here blocks the loop.
+    """Pressure, trimming, growth, fresh end offsets. Nothing here blocks the leader's loop.
 
     Args:
         duty: the queue and the means.
@@ -55,13 +58,11 @@ class Upkeep:
         self._duty = duty
         self._next = 0.0
         self._history = History(duty.config.history_s)
-        topics = duty.topics
-        self._ends = Ends(
-            duty.kafka,
-            [(t, p) for t in topics.priorities for p in range(partitions[t])],
-            client_id=duty.client_id("ends"),
-            every_s=EVERY_S,
+        self._ends = self._watch_ends(partitions)
+        self._growth = Growth(
+            duty.queue, lambda: count_partitions(duty, COUNT_TIMEOUT_S), partitions
         )
+        self._growth.start()
         self._publication = Publication(duty.session, pressure_path(duty.queue), term)
         self._publication.start()
         self._trimming: Trimming | None = None
@@ -73,12 +74,15 @@ class Upkeep:
         """A batch was read back at log offset `offset` at wall-clock time `at`."""
         self._history.note(at, offset)
 
-    def tick(self, leader: Leader, intake: Intake, now: float) -> None:
+    def tick(self, leader: Leader, intake: Intake, delivery: Delivery, now: float) -> None:
         """Called by the loop whenever it likes; acts once a second. `now` is wall-clock time."""
         mono = time.monotonic()
         if mono < self._next:
             return
         self._next = mono + EVERY_S
+        grown = self._growth.take()
+        if grown is not None:
+            self._grow(grown, leader, intake, delivery)
         intake.note_ends(self._ends.latest())
         self._publication.offer(leader.pressure(now, intake.unread()))
         if self._trimming is not None:
@@ -86,10 +90,28 @@ class Upkeep:
 
     def close(self) -> None:
         """Stop the threads and free the clients."""
+        self._growth.close()
         self._publication.close(0.5)
         if self._trimming is not None:
             self._trimming.close(0.5)
         self._ends.close()
+
+    def _grow(
+        self, counts: Mapping[str, int], leader: Leader, intake: Intake, delivery: Delivery
+    ) -> None:
+        topics = self._duty.topics
+        intake.grow({s: counts[topic_of(topics, s)] for s in Source}, leader.consumed)
+        delivery.results = counts[topics.results]
+        self._ends.close()
+        self._ends = self._watch_ends(counts)
+
+    def _watch_ends(self, partitions: Mapping[str, int]) -> Ends:
+        return Ends(
+            self._duty.kafka,
+            [(t, p) for t in self._duty.topics.priorities for p in range(partitions[t])],
+            client_id=self._duty.client_id("ends"),
+            every_s=EVERY_S,
+        )
 
     def _removable(self, leader: Leader, now: float) -> dict[Partition, int]:
         """What nobody needs any more: by facts that were read back, so it only ever grows."""
