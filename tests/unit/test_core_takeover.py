@@ -230,6 +230,21 @@ def test_agents_are_greeted_and_their_answers_confirm() -> None:
     assert heir.leader.reminders(heir.now + 100) == []
 
 
+def test_what_an_earlier_leader_sent_is_sent_again_only_after_a_while() -> None:
+    stage = Stage()
+    stage.agent()
+    stage.submit("a")
+    stage.step()
+    stage.now += 100
+    heir = stage.successor(2)
+    heir.agent()
+    first = [decode_inbox(o.value) for o in heir.leader.reminders(heir.now)]
+    assert [record.orders for record in first] == [[]]
+    assert heir.leader.reminders(heir.now + 4) == []
+    again = [decode_inbox(o.value) for o in heir.leader.reminders(heir.now + 6)]
+    assert [record.orders for record in again] == [stage.orders()]
+
+
 def test_under_load_the_greeting_comes_with_the_batches() -> None:
     stage = Stage()
     stage.agent(101, tasks=("t.other",))

@@ -13,7 +13,7 @@ from zkcoord.config import QueueConfig, SchedulerConfig
 from zkcoord.core.admission import Admission, Meter
 from zkcoord.core.apply import Effects, Fold
 from zkcoord.core.dispatch import Dispatch, order_of
-from zkcoord.core.fleet import Agent, Fleet
+from zkcoord.core.fleet import UNSENT, Agent, Fleet
 from zkcoord.core.records import (
     Accepted,
     CancelAsked,
@@ -283,7 +283,7 @@ class Desk:
             else:
                 holder = self.fleet.holder(task.partition, task.incarnation)
                 holder.running[id_] = task
-                holder.unconfirmed[id_] = now
+                holder.unconfirmed[id_] = UNSENT
                 self.fleet.touch(holder)
                 if task.cancel is not None:
                     timers.add(task.asked + self.own.cancel_s, id_, GRACE)

@@ -20,6 +20,8 @@ Entry: TypeAlias = "tuple[float, int, int, Agent]"
 BLOCK_S = 0.2
 """How long an agent gets nothing after it gave an attempt back; doubles while it goes on."""
 BLOCK_S_MAX = 5.0
+UNSENT = -1.0
+"""Stands for the time at which an earlier leader sent an order."""
 
 
 class Agent:
@@ -29,7 +31,7 @@ class Agent:
         partition: of the inbox topic; `incarnation` is the token of its claim.
         live: membership knows it. An attempt may be with an incarnation that is gone.
         running: its current attempts by task id.
-        unconfirmed: those not reported received, with the time they were last sent.
+        unconfirmed: those not reported received, with the time they were last sent, in that order.
         lingering: (id, attempt) that ended for the queue while the agent may still run them; they
             take a slot until the agent answers for them.
         blocked_until: it gave work back and gets none until then.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkcoord.core.desk import EXPIRED, Desk
-from zkcoord.core.fleet import Agent
+from zkcoord.core.fleet import UNSENT, Agent
 from zkcoord.core.records import Checkpointed, Died
 from zkcoord.core.tasks import READY, RUNNING, Task
 from zkcoord.core.timers import DUE, EXPIRE
@@ -101,13 +101,21 @@ def keep_old(desk: Desk, ids: list[str]) -> None:
 
 
 def unconfirmed(agent: Agent, now: float, after_s: float) -> list[Task]:
-    """Dispatches to send again: not reported received for long. They count as sent now."""
+    """Dispatches to send again: not reported received for long. They count as sent now.
+
+    What an earlier leader sent is given as long from the first look on: the agent's answer to the
+    greeting will say what it has.
+    """
+    waiting = agent.unconfirmed
     found = []
-    for id_, sent in agent.unconfirmed.items():
-        if now - sent < after_s:
+    for id_, sent in waiting.items():
+        if sent == UNSENT:
+            waiting[id_] = now
+        elif now - sent < after_s:
             break  # in the order in which they were sent
-        found.append(id_)
+        else:
+            found.append(id_)
     for id_ in found:
-        del agent.unconfirmed[id_]
-        agent.unconfirmed[id_] = now
+        del waiting[id_]
+        waiting[id_] = now
     return [agent.running[id_] for id_ in found]
