@@ -25,6 +25,11 @@ class TlsConfig:
     """Files for TLS. `ca` replaces the system's store; it is never added to it.
 
     Host names are always checked. Give `certificate` and `key` together for mutual TLS.
+
+    Attributes:
+        ca: PEM file with the authority's certificate.
+        certificate, key: PEM files that show who we are; both or neither.
+        key_password: of the key file, when it is encrypted.
     """
 
     ca: str
@@ -45,7 +50,13 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslConfig:
-    """A name and a secret for SASL; `mechanism` as the server names it."""
+    """A name and a secret for SASL.
+
+    Attributes:
+        mechanism: for Kafka ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``; for ZooKeeper
+            ``DIGEST-MD5``, which needs the package pure-sasl.
+        username, password: who we are.
+    """
 
     mechanism: str
     username: str
@@ -141,6 +152,12 @@ class RetryPolicy:
 
     The delay before attempt n+1 is uniform in ``[0, min(delay_s_max, delay_s * factor**(n-1))]``.
     Source: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+
+    Attributes:
+        attempts: how many a task gets before it is dead.
+        delay_s: longest delay before the second attempt.
+        factor: by which that grows from attempt to attempt.
+        delay_s_max: it never grows beyond this.
     """
 
     attempts: int = 5

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import threading
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ DECODE = msgspec.json.Decoder().decode
 
 def ticket(decode: Any = DECODE, *, result: bool = True) -> Ticket[Any]:
     return Ticket(
-        None,  # type: ignore[arg-type]  # never asked here
+        SimpleNamespace(description=SimpleNamespace(queue="mail")),  # type: ignore[arg-type]
         task_id="t1",
         task="mail.send",
         verdict=Verdict(ACCEPT),
@@ -53,7 +54,7 @@ def test_the_way_of_a_ticket() -> None:
     assert made.state == "submitted"
     assert made.confirmed.result(0) == 7
     assert not made.done()
-    with pytest.raises(ResultTimeout, match=r"t1 \(mail.send\).*zkcoord task show t1") as caught:
+    with pytest.raises(ResultTimeout, match=r"t1 \(mail.send\).*zkcoord task show mail t1") as caught:
         made.result(timeout=0)
     assert caught.value.retriable
     settle(made, SUCCESS)

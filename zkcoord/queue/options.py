@@ -22,8 +22,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         retry: base delay before the second attempt; it doubles from attempt to attempt, with
             full jitter, as the queue's retry policy says.
         requires: capabilities an agent must have.
-        tenant: on whose behalf, for fair shares.
-        key: affinity key, copied to the record's key.
+        tenant: on whose behalf; kept with the task and shown, it does not change the order.
+        key: the record's key; kept with the task, it does not change the order.
         id: the task's id; None makes a new one. Submitting an id again while its task lives
             changes nothing, so a submission whose outcome is unknown can be repeated.
         trace: W3C traceparent.

@@ -226,9 +226,10 @@ class Ticket(Generic[R]):
         return self._outcome.future()
 
     def _too_late(self, timeout: float | None) -> ResultTimeout:
+        queue = self._submitter.description.queue
         return ResultTimeout(
             f"task {self.id} ({self.task}) has not ended after {timeout or 0:g} s",
-            hint=f"it goes on; wait again, or look with: zkcoord task show {self.id}",
+            hint=f"it goes on; wait again, or look with: zkcoord task show {queue} {self.id}",
         )
 
     def _value(self, result: results.Result) -> R:

@@ -26,8 +26,10 @@ class Leader(NamedTuple):
     """Who leads.
 
     Attributes:
-        name: what the leader calls itself. data: what it published when it campaigned.
-        term: rises with every leader. host, pid: where it runs.
+        name: what the leader calls itself.
+        term: rises with every leader.
+        data: what it published when it campaigned.
+        host, pid: where it runs.
         since: when it began to campaign, wall clock of its host.
     """
 
@@ -46,7 +48,10 @@ def _leader(who: Identity | None, term: int) -> Leader:
 
 
 class Leadership(Lease):
-    """A won election. Release it to resign: the next candidate leads at once."""
+    """A won election: a lease. Release it to resign: the next candidate leads at once.
+
+    When the session is lost the leadership is lost with it: `lost` is set before another can win.
+    """
 
     @property
     def term(self) -> int:

@@ -15,7 +15,11 @@ _TIMEOUT_S = 10.0
 
 
 class Member(Lease):
-    """A place in a group. `token` is the incarnation; release it to leave."""
+    """A place in a group: a lease. `token` is the incarnation; release it to leave.
+
+    When the session is lost, or somebody removes the node, the place is lost: `lost` is set and
+    `check` raises. :meth:`~zkcoord.recipes.membership.Membership.keep` joins again by itself.
+    """
 
     def __init__(self, link: Link, epoch: Epoch, *, path: str, name: str, token: int) -> None:
         super().__init__(link, epoch, path=path, name=name, token=token)

@@ -13,7 +13,13 @@ from zkcoord.zk.requests import Stat
 
 
 class Joined(NamedTuple):
-    """A member came."""
+    """A member came.
+
+    Attributes:
+        name: the member's.
+        token: its incarnation, the node's czxid: a member that comes back has a higher one.
+        data: what it publishes.
+    """
 
     name: str
     token: int
@@ -21,14 +27,24 @@ class Joined(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A member is gone: it left, or its session ended."""
+    """A member is gone: it left, or its session ended.
+
+    Attributes:
+        name, token: as when it joined.
+    """
 
     name: str
     token: int
 
 
 class Updated(NamedTuple):
-    """A member has new data."""
+    """A member has new data.
+
+    Attributes:
+        name, token: as when it joined.
+        data: what it publishes now. Of changes that follow one another quickly only the last
+            may be told.
+    """
 
     name: str
     token: int
