@@ -154,9 +154,11 @@ def process(leader: Leader, tmp_path: Path) -> Iterator[Process]:
     servers = ["--kafka", leader.config.bootstrap, "--zookeeper", leader.session.hosts]
     options = [leader.queue, "--ledger", ledger, "--slots", "2", *servers]
     made = Process("agent", ["tests.faults.programs.agent", *options], tmp_path)
-    wait_for("the agent to join", leader.agents)
-    yield made
-    made.kill()
+    try:
+        wait_for(f"the agent to join; {made.text()}", leader.agents)
+        yield made
+    finally:
+        made.kill()
 
 
 def incarnation_of(leader: Leader) -> tuple[int, int]:

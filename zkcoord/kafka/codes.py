@@ -73,6 +73,8 @@ AWAY = frozenset(
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.BROKER_NOT_AVAILABLE,
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.NOT_ENOUGH_REPLICAS,

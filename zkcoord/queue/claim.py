@@ -12,12 +12,13 @@ import msgspec
 
 from zkcoord.core.records import AgentInfo
 from zkcoord.errors import (
+    BrokerUnavailable,
     CoordinationError,
     EnsembleUnavailable,
     NodeExists,
     NodeMissing,
     SessionLost,
-    StreamError,
+    TopicMismatch,
 )
 from zkcoord.kafka import Admin
 from zkcoord.queue.administration import inbox_path
@@ -120,8 +121,8 @@ def _offsets(admin: Admin, topics: Topics) -> Offsets:
     while True:
         try:
             return admin.offsets(topics.inbox, TIMEOUT_S)
-        except StreamError as error:
-            if not error.retriable or time.monotonic() > until:
+        except (BrokerUnavailable, TopicMismatch):
+            if time.monotonic() > until:
                 raise
             time.sleep(0.1)
 
