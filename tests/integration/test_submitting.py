@@ -351,16 +351,19 @@ def test_a_shared_session_stays_open(desk: Desk) -> None:
 
 def test_a_forked_child_is_told(desk: Desk) -> None:
     queue = desk.queue()
-    queue.submit_raw("t")
+    ticket = queue.submit_raw("t")
     child = os.fork()
     if child == 0:
-        status = 1
+        told = []
         try:
-            queue.submit_raw("t")
-        except StreamClosed as error:
-            status = 0 if "forked" in str(error) else 2
+            for call in (lambda: queue.submit_raw("t"), ticket.cancel, queue.flush):
+                try:
+                    call()
+                except StreamClosed as error:
+                    told.append("forked" in str(error))
+            queue.close()
         finally:
-            os._exit(status)
+            os._exit(0 if told == [True, True, True] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     queue.submit_raw("t")
     queue.close()

@@ -249,3 +249,7 @@ def test_limits_hold_at_their_edge() -> None:
     assert refused.reason == "too_large"
     with pytest.raises(DecodeError, match="13 bytes"):
         decode_call(b'{"task":"tt"}', [], None, limits)
+    wide = Limits(value_bytes_max=800_000)
+    large = b'{"task":"t","args":["' + b"x" * 799_000 + b'"]}'
+    assert isinstance(parse(ORIGIN, None, large, [], wide), Submission)
+    assert len(decode_call(large, []).args[0]) == 799_000  # agents do not know the queue's bound

@@ -59,6 +59,7 @@ __all__ = [
 
 CLASS_NAMES = tuple(priority.name.lower() for priority in Priority)
 
+_ANY_SIZE = Limits(value_bytes_max=2**31)
 _HOSTILE = (msgspec.MsgspecError, RecursionError, ValueError, OverflowError)
 
 
@@ -109,9 +110,11 @@ def parse(
 
 
 def decode_call(
-    value: bytes, headers: Headers, key: bytes | None = None, limits: Limits = LIMITS
+    value: bytes, headers: Headers, key: bytes | None = None, limits: Limits = _ANY_SIZE
 ) -> Call:
     """What a submission asks to run. Consistent with :func:`parse`: what that accepts, this reads.
+
+    Intake has judged the size by the queue's own bound, so here none is set.
 
     Raises:
         DecodeError: the record is no task.

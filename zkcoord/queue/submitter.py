@@ -328,6 +328,7 @@ class Submitter:
             )
 
     def _send_control(self, control: Control) -> Latch[int]:
+        self._check_open()  # before the lock, which a fork may have left held
         latch: Latch[int] = Latch()
 
         def on_ack(offset: int | None, error: StreamError | None) -> None:
@@ -337,7 +338,6 @@ class Submitter:
                 latch.fail(error)
 
         with self._lock:
-            self._check_open()
             self._producer.send(self._topics.control, _encode_control(control), on_ack=on_ack)
         return latch
 
