@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.agentwork import CONFIG, SESSION, Work, give, queue_of
 from tests.integration.byhand import Leader, wait_for
-from zkcoord import Agent, AttemptStopped, Discard, Queue, Retry, TaskContext
-from zkcoord.config import AgentConfig, SessionConfig
-from zkcoord.core.records import Cancel, DidFail, DidHave, DidReceive, DidReturn, DidSucceed
-from zkcoord.errors import ConfigError, NodeMissing
-from zkcoord.queue import ledger as ledgers
-
-
-class Work:
-    """The tasks of these tests, and what became of them."""
-
-    def __init__(self) -> None:
-        self.runs: list[str] = []
-        self.gate = threading.Event()
-        self.stopped = threading.Event()
-        self.contexts: list[TaskContext] = []
+from zkcoord import Agent, AttemptStopped, Queue
+from zkcoord.core.records import Cancel, DidFail, DidHave, DidReceive, DidSucceed
 
 
 @pytest.fixture
@@ -43,64 +28,9 @@ def leader(kafka: str, zookeeper: str, queue_name: str) -> Iterator[Leader]:
     made.close()
 
 
-def queue_of(leader: Leader, work: Work) -> Queue:
-    queue = Queue(leader.queue, kafka=leader.config.bootstrap, zookeeper=leader.session.hosts)
-
-    @queue.task()
-    async def add(a: int, b: int) -> int:
-        work.runs.append("add")
-        return a + b
-
-    @queue.task()
-    def multiply(a: int, b: int) -> int:
-        work.runs.append("multiply")
-        return a * b
-
-    @queue.task()
-    async def nap(seconds: float) -> str:
-        try:
-            await asyncio.sleep(seconds)
-        except asyncio.CancelledError:
-            work.stopped.set()
-            raise
-        return "rested"
-
-    @queue.task()
-    def hold(ctx: TaskContext) -> str:
-        work.contexts.append(ctx)
-        while not work.gate.is_set():
-            if ctx.cancelled.wait(0.005):
-                work.stopped.set()
-                ctx.check()
-        return "released"
-
-    @queue.task()
-    def stubborn() -> str:
-        work.gate.wait(30)
-        return "at last"
-
-    @queue.task()
-    async def odd() -> Any:
-        return object()
-
-    @queue.task()
-    async def fail(how: str) -> None:
-        if how == "retry":
-            raise Retry("later", delay=3.5)
-        if how == "discard":
-            raise Discard("never")
-        raise ValueError(f"about {how}")
-
-    return queue
-
-
 @pytest.fixture
 def queue(leader: Leader, work: Work) -> Queue:
     return queue_of(leader, work)
-
-
-CONFIG = AgentConfig(slots=4, drain_s=5.0, grace_s=0.2)
-SESSION = SessionConfig(timeout_s=6.0)
 
 
 @pytest.fixture
@@ -109,10 +39,6 @@ def agent(queue: Queue) -> Iterator[Agent]:
     made.start()
     yield made
     made.stop(drain=False)
-
-
-def give(leader: Leader, agent: Agent, *orders: Any, **options: Any) -> None:
-    leader.send(agent.inbox, agent.incarnation, *orders, **options)
 
 
 def test_it_claims_an_inbox_and_says_who_it_is(leader: Leader, agent: Agent) -> None:
@@ -299,133 +225,3 @@ def test_a_handler_sees_its_context(leader: Leader, agent: Agent, work: Work) ->
     context.check()
     work.gate.set()
     assert isinstance(leader.end_of("h", 3), DidSucceed)
-
-
-def test_drain_finishes_what_runs_and_returns_the_rest(
-    leader: Leader, queue: Queue, work: Work
-) -> None:
-    agent = Agent(queue, slots=1, config=CONFIG, session=SESSION)
-    agent.start()
-    inbox, incarnation = agent.inbox, agent.incarnation
-    assert inbox is not None
-    give(leader, agent, leader.run("h", "hold"))
-    leader.started("h")
-    give(leader, agent, leader.run("waits", "add", 1, 2))
-    wait_for("its receipt", lambda: leader.about("waits"))
-    outcome: list[bool] = []
-    stopping = threading.Thread(target=lambda: outcome.append(agent.stop()))
-    stopping.start()
-    end = leader.end_of("waits")
-    assert isinstance(end, DidReturn)
-    wait_for("the mark", lambda: leader.agents()[inbox].draining)
-    leader.send(inbox, incarnation, leader.run("too late", "add", 1, 2))
-    assert isinstance(leader.end_of("too late"), DidReturn)
-    work.gate.set()
-    assert isinstance(leader.end_of("h"), DidSucceed)
-    stopping.join(20)
-    assert outcome == [True]
-    assert work.runs == []
-    wait_for("the claim to go", lambda: not leader.agents())
-
-
-def test_a_drain_that_takes_too_long_returns_what_runs(
-    leader: Leader, queue: Queue, work: Work
-) -> None:
-    config = AgentConfig(slots=2, drain_s=0.1, grace_s=0.1)
-    agent = Agent(queue, config=config, session=SESSION)
-    agent.start()
-    give(leader, agent, leader.run("n", "nap", 30), leader.run("s", "stubborn"))
-    leader.started("n")
-    leader.started("s")
-    assert agent.stop() is False
-    assert isinstance(leader.end_of("n"), DidReturn)
-    assert isinstance(leader.end_of("s"), DidReturn)
-    assert work.stopped.is_set()
-
-
-def test_halt_gives_back_at_once(leader: Leader, queue: Queue, work: Work) -> None:
-    agent = Agent(queue, config=CONFIG, session=SESSION)
-    agent.start()
-    give(leader, agent, leader.run("h", "hold"))
-    leader.started("h")
-    assert agent.stop(drain=False) is False
-    assert isinstance(leader.end_of("h"), DidReturn)
-
-
-def test_more_agents_than_inboxes_grow_the_topic(leader: Leader, queue: Queue) -> None:
-    agents = [Agent(queue, slots=1, session=SESSION, name=f"a{n}") for n in range(6)]
-    try:
-        for agent in agents:
-            agent.start()
-        assert len({agent.inbox for agent in agents}) == 6
-        last = max(agents, key=lambda agent: agent.inbox or 0)
-        give(leader, last, leader.run("a", "add", 1, 2))
-        assert isinstance(leader.end_of("a"), DidSucceed)
-    finally:
-        for agent in agents:
-            agent.stop()
-
-
-def test_old_records_of_an_inbox_concern_no_newcomer(
-    leader: Leader, queue: Queue, work: Work
-) -> None:
-    first = Agent(queue, slots=1, session=SESSION)
-    first.start()
-    inbox, incarnation = first.inbox, first.incarnation
-    first.stop()
-    leader.send(inbox, incarnation, leader.run("stale", "add", 1, 2))
-    second = Agent(queue, slots=1, session=SESSION)
-    second.start()
-    try:
-        assert second.incarnation is not None
-        assert incarnation is not None
-        assert second.incarnation > incarnation
-        leader.send(second.inbox, incarnation, leader.run("stale too", "add", 1, 2))
-        give(leader, second, leader.run("m", "multiply", 1, 1))
-        leader.end_of("m")
-        assert work.runs == ["multiply"]
-    finally:
-        second.stop()
-
-
-def test_the_ledger_has_a_line_per_start_and_end(
-    leader: Leader, queue: Queue, tmp_path: Path
-) -> None:
-    path = str(tmp_path / "ledger")
-    config = AgentConfig(slots=2, ledger=path)
-    with Agent(queue, config=config, session=SESSION, name="one") as agent:
-        give(leader, agent, leader.run("a", "add", 1, 2), leader.run("f", "fail", "x", attempt=2))
-        leader.end_of("a")
-        leader.end_of("f", 2)
-    lines = ledgers.read(path)
-    told = [(line.id, line.attempt, line.event, line.outcome) for line in lines]
-    assert sorted(told) == [
-        ("a", 1, "end", "succeeded"),
-        ("a", 1, "start", ""),
-        ("f", 2, "end", "error"),
-        ("f", 2, "start", ""),
-    ]
-    assert {line.agent for line in lines} == {"one"}
-
-
-async def test_it_works_inside_asyncio(leader: Leader, queue: Queue) -> None:
-    async with Agent(queue, config=CONFIG, session=SESSION) as agent:
-        order = leader.run("a", "add", 1, 2)
-        await asyncio.to_thread(give, leader, agent, order)
-        end = await asyncio.to_thread(leader.end_of, "a")
-        assert isinstance(end, DidSucceed)
-
-
-def test_no_queue_is_a_clear_error(kafka: str, zookeeper: str, queue_name: str) -> None:
-    queue = Queue(queue_name, kafka=kafka, zookeeper=zookeeper)
-    with pytest.raises(ConfigError, match="no tasks"):
-        Agent(queue)
-
-    @queue.task()
-    async def nothing() -> None:
-        return None
-
-    before = threading.active_count()
-    with pytest.raises(NodeMissing, match="there is no queue"):
-        Agent(queue, session=SESSION).start()
-    wait_for("its threads to end", lambda: threading.active_count() <= before)

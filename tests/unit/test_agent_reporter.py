@@ -163,8 +163,10 @@ async def test_records_are_bounded_in_count_and_bytes(reporter: Reporter, broker
     broker.records.clear()
     for number in range(4):
         reporter.add(succeeded(number, size=300_000))
+    assert reporter.unacknowledged_bytes > 1_200_000
     assert await reporter.drain(5)
     assert [len(record.reports) for record in broker.records] == [2, 2]
+    assert reporter.unacknowledged_bytes == 0
 
 
 async def test_what_was_not_delivered_is_sent_again(reporter: Reporter, broker: Broker) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zkcoord.config import AgentConfig, SessionConfig
 from zkcoord.core.inbox import InboxRules
 from zkcoord.core.records import AgentInfo
-from zkcoord.errors import ZkcoordError
+from zkcoord.errors import CoordinationError, ZkcoordError
 from zkcoord.kafka import INTERNAL_RECORD_BYTES_MAX, Admin, Producer, Reader
 from zkcoord.queue.administration import QueueDescription, describe_queue
 from zkcoord.queue.claim import Claim, claim_inbox
@@ -37,8 +37,7 @@ _log = logging.getLogger("zkcoord.agent")
 T = TypeVar("T")
 
 LOOP_S = 30.0
-"""How long the event loop may be held up by a handler that blocks before the agent gives up on it
-in a call that needs it."""
+"""How long a handler that blocks may hold up the event loop before the agent gives up on it."""
 
 HANDLERS_S = 1.0  # they had their grace before
 PREFETCH_BYTES = 4 * 1024 * 1024
@@ -229,7 +228,14 @@ class Crew:
         async def call() -> T:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(LOOP_S)
+        future = asyncio.run_coroutine_threadsafe(call(), self._loop)
+        try:
+            return future.result(LOOP_S)
+        except TimeoutError as error:
+            raise CoordinationError(
+                f"agent {self._name}: its event loop did not turn for {LOOP_S:g} s",
+                hint="an async handler blocks: make it a plain function, or let it await",
+            ) from error
 
     def _await(self, coroutine: Any, timeout: float) -> Any:
         """Run a coroutine on the loop; None when the loop did not get to its end in time."""

@@ -36,7 +36,8 @@ ARM_S = 0.005
 """Time limits are armed this long after the start, so that short attempts need no timer."""
 
 REPORTS_MAX = 20_000
-"""Reports without confirmation at which an agent stops taking orders."""
+REPORTS_BYTES_MAX = 64 * 1024 * 1024
+"""Reports without confirmation, or their bytes, at which an agent stops taking orders."""
 
 WAITING_MAX = 50_000
 """Orders that may wait for a slot; more are given back. Reading stops far below."""
@@ -116,6 +117,7 @@ class Executor:
         return (
             len(self._backlog) < max(1000, 2 * self._config.slots)
             and self._reporter.unacknowledged < REPORTS_MAX
+            and self._reporter.unacknowledged_bytes < REPORTS_BYTES_MAX
         )
 
     # --- tenure ---------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ class _Record(NamedTuple):
     number: int
     value: bytes
     size: int  # how many reports are in it
+    weight: int  # and their bytes, about
 
 
 class Sending(Protocol):
@@ -104,6 +105,7 @@ class Reporter:
         self._again: deque[_Record] = deque()  # to be sent, in order
         self._number = 0
         self._unacknowledged = 0
+        self._weight = 0
         self._broken = False
         self.resent = 0  # records that were not delivered and had to be sent again
         self._open_for: tuple[int, int, int] | None = None  # inbox, incarnation, report partition
@@ -113,6 +115,11 @@ class Reporter:
     def unacknowledged(self) -> int:
         """Reports of this incarnation that the broker has not confirmed."""
         return self._unacknowledged
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """About how many bytes these are."""
+        return self._weight
 
     def begin(self, inbox: int, incarnation: int, partition: int) -> None:
         """Report for this incarnation, to this partition of the reports topic.
@@ -130,7 +137,7 @@ class Reporter:
         self._reports.clear()
         self._again.clear()
         self._sent.clear()
-        self._unacknowledged = 0
+        self._unacknowledged = self._weight = 0
         for timer in (self._flushing, self._polling, self._retrying):
             if timer is not None:
                 timer.cancel()
@@ -149,8 +156,7 @@ class Reporter:
         """Report this soon."""
         if self._open_for is None:
             return
-        self._reports.append(report)
-        self._unacknowledged += 1
+        self._put(report)
         if self._flushing is None:
             self._soon()
         elif len(self._reports) >= RECORD_REPORTS:
@@ -204,14 +210,19 @@ class Reporter:
                 told = DidStart(order.id, order.attempt, attempt.started)
             else:
                 told = DidReceive(order.id, order.attempt)
-            self._reports.append(told)
-            self._unacknowledged += 1
+            self._put(told)
+
+    def _put(self, report: Report) -> None:
+        self._reports.append(report)
+        self._unacknowledged += 1
+        self._weight += _size(report)
 
     def _send(self, reports: list[Report]) -> None:
         assert self._open_for is not None
         inbox, incarnation, _ = self._open_for
         record = Reports(VERSION, inbox, incarnation, self._agent, self._term, reports)
-        self._again.append(_Record(self._number, _encode(record), len(reports)))
+        weight = sum(map(_size, reports))
+        self._again.append(_Record(self._number, _encode(record), len(reports), weight))
         self._number += 1
         if self._retrying is None:
             self._send_waiting()
@@ -251,7 +262,7 @@ class Reporter:
         if record is None:
             return  # of an incarnation that is over
         if error is None:
-            self._unacknowledged -= record.size
+            self._settle(record)
             self._pause = RETRY_S[0]
         elif isinstance(error, TaskTooLarge):
             self._give_up(record, error)
@@ -264,8 +275,12 @@ class Reporter:
 
     def _give_up(self, record: _Record, error: StreamError) -> None:
         """The broker will never take it: the leader finds out when it asks what is held."""
-        self._unacknowledged -= record.size
+        self._settle(record)
         _log.error("%d reports are too large to send and are lost: %s", record.size, error)
+
+    def _settle(self, record: _Record) -> None:
+        self._unacknowledged -= record.size
+        self._weight -= record.weight
 
     def _put_back(self, records: Iterable[_Record]) -> None:
         """Send these again, before younger ones."""

@@ -36,6 +36,10 @@ class Reporting(Protocol):
     def unacknowledged(self) -> int:
         """Reports that the broker has not confirmed."""
 
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """About how many bytes these are."""
+
 
 class Tenure:
     """One incarnation: the time between claiming an inbox and losing or leaving it.
