@@ -55,7 +55,7 @@ class SimAgent:
             self.said = []
             world.topics[REPORTS].append((value, []))
             if rng.random() < 0.1 and not world.calm:  # the acknowledgement was lost: sent again
-                world.topics[REPORTS].append((value, []))
+                world.later(lambda: world.topics[REPORTS].append((value, [])))
 
     def read(self, value: bytes) -> None:
         rng = self.world.rng
@@ -85,7 +85,8 @@ class SimAgent:
         chance = self.world.rng.random()
         now = self.world.now
         if self.world.calm or chance < 0.7:
-            self.said.append(DidSucceed(run.id, run.attempt, b'"ok"', now, now))
+            self.said.append(DidSucceed(run.id, run.attempt, b'"ok"', now, now, run.fence))
+            self.world.finished.add((run.id, run.attempt, self.incarnation, run.fence))
         elif chance < 0.85:
             self.fail(run, "error")
             return
@@ -96,10 +97,10 @@ class SimAgent:
             self.fail(run, "malformed")
             return
         else:
-            self.said.append(DidReturn(run.id, run.attempt, "no room"))
+            self.said.append(DidReturn(run.id, run.attempt, "no room", run.fence))
         self.rules.ended(run.id, run.attempt, run.fence)
 
     def fail(self, run: Run, kind: str) -> None:
         now = self.world.now
-        self.said.append(DidFail(run.id, run.attempt, kind, "because", None, now, now))
+        self.said.append(DidFail(run.id, run.attempt, kind, "because", None, now, now, run.fence))
         self.rules.ended(run.id, run.attempt, run.fence)

@@ -43,6 +43,7 @@ class World:
         self.term = 0
         self.members: list[tuple[str, int, int, AgentInfo | None]] = []
         self.ledger: list[tuple[str, int, int, int]] = []
+        self.finished: set[tuple[str, int, int, int]] = set()
         self.pending: list[tuple[float, Callable[[], Any]]] = []
         self.incarnation = 100
         self.agents: list[SimAgent] = []
@@ -102,9 +103,9 @@ class World:
         if rng.random() < 0.1:
             at = self.now + rng.random() * 3
             headers.append(("ce_zknotbefore", attributes.timestamp(at).encode()))
-        if rng.random() < 0.15:
+        if rng.random() < 0.25:
             # An id that another record may have too, live or not.
-            headers.append(("ce_id", b"same-%d" % rng.randrange(3)))
+            headers.append(("ce_id", b"same-%d" % rng.randrange(2)))
         topic.append((msgspec.json.encode({"task": name, "args": []}), headers))
 
     def control(self) -> None:

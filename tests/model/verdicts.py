@@ -37,6 +37,11 @@ def ledger(world: World, found: Findings) -> list[str]:
         for start in world.ledger
         if start[:3] not in found.dispatched
     ]
+    for life in found.lives.values():
+        if life.ends and life.ends[0][0] == "succeeded":
+            attempt, _, incarnation, offset, _ = life.dispatches[-1]
+            if (life.id, attempt, incarnation, offset) not in world.finished:
+                wrong.append(f"{life.id} succeeded, but no agent finished attempt {attempt}")
     # An id may be used again once its task has ended; the fence tells the two apart.
     counts = Counter(world.ledger)
     return wrong + [f"{start} started twice" for start, count in counts.items() if count > 1]

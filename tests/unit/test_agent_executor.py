@@ -191,13 +191,13 @@ async def test_draining_returns_what_waits_and_what_comes(benches: Any) -> None:
     bench.executor.drain()
     bench.take(bench.run("comes"))
     assert bench.said.ends() == {
-        "waits": DidReturn("waits", 1, "drained"),
-        "comes": DidReturn("comes", 1, "drained"),
+        "waits": DidReturn("waits", 1, "drained", 2),
+        "comes": DidReturn("comes", 1, "drained", 3),
     }
     assert not await bench.executor.idle(0.01)
     bench.executor.give_back()
     assert await bench.executor.idle(5)
-    assert bench.said.ends()["runs"] == DidReturn("runs", 1, "drained")
+    assert bench.said.ends()["runs"] == DidReturn("runs", 1, "drained", 1)
 
 
 async def test_room_depends_on_what_waits_and_on_what_is_not_acknowledged(benches: Any) -> None:

@@ -220,7 +220,7 @@ def test_a_stopped_attempt_is_reported_by_its_verdict(verdict: Verdict, kind: st
 def test_a_drained_attempt_is_given_back() -> None:
     attempt = attempt_of(plain, 1)
     attempt.verdict = Verdict.DRAINED
-    assert outcome(attempt) == DidReturn("id", 2, "drained")
+    assert outcome(attempt) == DidReturn("id", 2, "drained", 33)
 
 
 def test_the_context_tells_when_to_stop() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from corekit import Stage, decode_inbox, fail, names, running, succeed
+from corekit import Stage, decode_batch, decode_inbox, fail, names, running, succeed
 
 from zkcoord.config import QueueConfig, RetryPolicy, SchedulerConfig
 from zkcoord.core import results
@@ -15,12 +16,15 @@ from zkcoord.core.records import (
     DidReceive,
     DidReturn,
     DidStart,
+    DidSucceed,
     Died,
     Discarded,
     Dispatched,
     Refused,
     Released,
     Retrying,
+    Source,
+    Succeeded,
     Superseded,
 )
 
@@ -113,6 +117,40 @@ def test_a_late_report_changes_nothing() -> None:
     assert stage.step() == [Superseded("a", 1, 100, "succeeded")]
     stage.report(succeed("a", 2), incarnation=101)
     assert names(stage.step()) == ["Succeeded"]
+
+
+def test_a_report_that_comes_twice_is_not_taken_for_the_next_task_of_its_id() -> None:
+    stage = running()
+    [first] = stage.orders()
+    said = msgspec.structs.replace(succeed("a"), fence=first.fence)
+    stage.report(said)
+    assert names(stage.step()) == ["Succeeded"]
+    stage.submit("a")
+    assert names(stage.step()) == ["Accepted", "Dispatched"]
+    stage.report(said)
+    assert names(stage.step()) == ["Superseded"]
+    stage.report(msgspec.structs.replace(said, fence=stage.orders()[-1].fence))
+    assert names(stage.step()) == ["Succeeded"]
+
+
+def test_a_record_of_very_many_reports_is_taken_in_parts() -> None:
+    stage = running()
+    lies = [DidReturn("", 0, "")] * 20_000
+    stage.report(*lies, succeed("a"))
+    facts = []
+    while stage.inputs.size:
+        facts += stage.step(0.3)
+        assert len(stage.log[-1]) < 1_000_000
+        assert len(decode_batch(stage.log[-1]).facts) <= 4200
+        assert (5, 0, 1) not in decode_batch(stage.log[-1]).inputs or not stage.inputs.size
+    assert names(facts) == ["Superseded"] * 20_000 + ["Succeeded"]
+    assert stage.leader.consumed[Source.REPORTS, 0] == 1
+
+
+def test_times_that_make_no_sense_are_left_out() -> None:
+    stage = running(reply=0)
+    stage.report(DidSucceed("a", 1, b"1", float("nan"), float("inf")))
+    assert stage.step() == [Succeeded("a", 1, b"1", 0.0, 0.0)]
 
 
 def test_a_task_that_kills_its_agents_dies() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zkcoord.core import backoff
 from zkcoord.core.desk import FACT_BYTES, TEXT_CHARS_MAX, Desk, weigh_text
 from zkcoord.core.fleet import block
-from zkcoord.core.inputs import Inputs, Misread
+from zkcoord.core.inputs import Inputs, Misread, ReportRecord
 from zkcoord.core.intake import refuse
 from zkcoord.core.records import (
     Cancel,
@@ -30,11 +30,14 @@ from zkcoord.core.records import (
 from zkcoord.core.tasks import RUNNING, Task
 
 REPORTS_SHARE = 0.5
-"""Of a batch at most, so that there is always room to fill the slots that reports free."""
+RECORD_SHARE = 0.75
+"""Of a batch, at which no further record is begun, and at which a long one is left unfinished.
+There must be room to fill the slots that reports free."""
+TIME_MAX = 1e11
 DELAY_S_MAX = 30 * 86400.0
 
+ENDINGS = (DidSucceed, DidFail, DidReturn)
 _KINDS = {
-    DidStart: "started",
     DidSucceed: "succeeded",
     DidFail: "failed",
     DidReturn: "returned",
@@ -46,23 +49,30 @@ def take_reports(desk: Desk, inputs: Inputs, stops: list[tuple[int, int, Cancel]
     queue = inputs.reports
     while queue and not desk.full(REPORTS_SHARE):
         record = queue[0]
+        if desk.is_old(record.origin):
+            queue.popleft()
+            continue
         if not desk.fits(record.size):
             return
-        queue.popleft()
-        if desk.is_old(record.origin):
-            continue
-        desk.consume(record.origin)
         if isinstance(record, Misread):
             refuse(desk, record.origin, record.value, record.reason, record.detail)
-        else:
-            _reports(desk, record.reports, stops)
+        elif not _reports(desk, record, stops):
+            return
+        queue.popleft()
+        desk.consume(record.origin)
 
 
-def _reports(desk: Desk, said: Reports, stops: list[tuple[int, int, Cancel]]) -> None:
+def _reports(desk: Desk, record: ReportRecord, stops: list[tuple[int, int, Cancel]]) -> bool:
+    """Take what fits of a record; whether that was all."""
+    said = record.reports
     tasks = desk.state.tasks
     incarnation = said.incarnation
     agent = desk.fleet.agents.get(incarnation)
-    for report in said.reports:
+    for place in range(record.done, len(said.reports)):
+        if not place % 64 and desk.full(RECORD_SHARE):
+            record.done = place
+            return False
+        report = said.reports[place]
         if isinstance(report, DidHave):
             _have(desk, said, report, stops)
             continue
@@ -72,12 +82,29 @@ def _reports(desk: Desk, said: Reports, stops: list[tuple[int, int, Cancel]]) ->
             or task.attempt != report.attempt
             or task.incarnation != incarnation
             or task.phase != RUNNING
+            or (isinstance(report, ENDINGS) and 0 <= report.fence != task.fence)
         ):
             _late(desk, report, incarnation)
         else:
             if agent is not None:
                 agent.unconfirmed.pop(report.id, None)
             _current(desk, task, report)
+    return True
+
+
+def _late(
+    desk: Desk,
+    report: DidReceive | DidStart | DidSucceed | DidFail | DidReturn,
+    incarnation: int,
+) -> None:
+    if not isinstance(report, ENDINGS):
+        return
+    fact = Superseded(report.id, report.attempt, incarnation, _KINDS[type(report)])
+    desk.write(fact, FACT_BYTES + weigh_text(report.id))
+    agent = desk.fleet.agents.get(incarnation)
+    if agent is not None and (report.id, report.attempt) in agent.lingering:
+        agent.lingering.discard((report.id, report.attempt))
+        desk.fleet.touch(agent)
 
 
 def _current(
@@ -86,8 +113,8 @@ def _current(
     """A report about the task's current attempt."""
     id_ = report.id
     if isinstance(report, DidSucceed):
-        fact = Succeeded(id_, report.attempt, report.result, report.started, report.finished)
-        desk.succeed(task, fact)
+        started, finished = _time(report.started), _time(report.finished)
+        desk.succeed(task, Succeeded(id_, report.attempt, report.result, started, finished))
     elif isinstance(report, DidFail):
         _failed(desk, task, report)
     elif isinstance(report, DidReturn):
@@ -97,21 +124,9 @@ def _current(
         desk.touched.append(task)
 
 
-def _late(
-    desk: Desk,
-    report: DidReceive | DidStart | DidSucceed | DidFail | DidReturn,
-    incarnation: int,
-) -> None:
-    kind = _KINDS.get(type(report))
-    if kind is None:
-        return
-    agent = desk.fleet.agents.get(incarnation)
-    if kind != "started":
-        fact = Superseded(report.id, report.attempt, incarnation, kind)
-        desk.write(fact, FACT_BYTES + weigh_text(report.id))
-        if agent is not None and (report.id, report.attempt) in agent.lingering:
-            agent.lingering.discard((report.id, report.attempt))
-            desk.fleet.touch(agent)
+def _time(said: float) -> float:
+    """A time that an agent said, 0 for nonsense such as NaN, which JSON cannot hold."""
+    return said if 0.0 < said < TIME_MAX else 0.0
 
 
 def _failed(desk: Desk, task: Task, report: DidFail) -> None:

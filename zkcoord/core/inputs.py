@@ -53,11 +53,17 @@ class ControlRecord(msgspec.Struct, gc=False):
 
 
 class ReportRecord(msgspec.Struct, gc=False):
-    """A reports record that could be read."""
+    """A reports record that could be read.
+
+    A record may hold more than fits into one batch: `done` says how many of its reports were
+    decided. It is consumed with the last; if that never comes, those that were decided are late
+    when they are read again, and change nothing.
+    """
 
     origin: Origin
     reports: Reports
     size: int
+    done: int = 0
 
 
 class Inputs:

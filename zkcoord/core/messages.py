@@ -73,13 +73,18 @@ class DidStart(msgspec.Struct, array_like=True, tag=2, gc=False):
 
 
 class DidSucceed(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """The attempt returned. `result` is JSON."""
+    """The attempt returned. `result` is JSON.
+
+    `fence`, here and below, is the order's: it tells two tasks apart that had the same id one after
+    the other, when a report comes twice. -1 says nothing.
+    """
 
     id: str
     attempt: int
     result: bytes
     started: float
     finished: float
+    fence: int = -1
 
 
 class DidFail(msgspec.Struct, array_like=True, tag=4, gc=False):
@@ -96,6 +101,7 @@ class DidFail(msgspec.Struct, array_like=True, tag=4, gc=False):
     delay: float | None
     started: float
     finished: float
+    fence: int = -1
 
 
 class DidReturn(msgspec.Struct, array_like=True, tag=5, gc=False):
@@ -104,6 +110,7 @@ class DidReturn(msgspec.Struct, array_like=True, tag=5, gc=False):
     id: str
     attempt: int
     reason: str
+    fence: int = -1
 
 
 class DidHave(msgspec.Struct, array_like=True, tag=6, gc=False):

@@ -224,7 +224,9 @@ class Executor:
         if handler is None:
             known = ", ".join(sorted(self._handlers)) or "none"
             error = f"this agent has no handler for {order.task!r}; it has: {known[:500]}"
-            failed = DidFail(order.id, order.attempt, "unknown_task", error, None, 0.0, 0.0)
+            failed = DidFail(
+                order.id, order.attempt, "unknown_task", error, None, 0.0, 0.0, order.fence
+            )
             self._refuse(order, failed, tenure)
         elif self._draining:
             self._refuse(order, _returned(order, "drained"), tenure)
@@ -371,4 +373,4 @@ class Executor:
 
 
 def _returned(order: Run, reason: str) -> DidReturn:
-    return DidReturn(order.id, order.attempt, reason)
+    return DidReturn(order.id, order.attempt, reason, order.fence)

@@ -103,7 +103,7 @@ def report_value(attempt: Attempt, value: Any, finished: float) -> Report:
     if len(result) > RESULT_BYTES_MAX:
         text = f"the result has {len(result)} bytes, more than {RESULT_BYTES_MAX}; store it"
         return _failed(attempt, "error", text + " elsewhere and return where", finished)
-    return DidSucceed(order.id, order.attempt, result, attempt.started, finished)
+    return DidSucceed(order.id, order.attempt, result, attempt.started, finished, order.fence)
 
 
 def report_error(attempt: Attempt, error: BaseException, finished: float) -> Report:
@@ -126,7 +126,8 @@ def report_error(attempt: Attempt, error: BaseException, finished: float) -> Rep
 def report_verdict(attempt: Attempt, finished: float) -> Report:
     """The report of an attempt that was stopped, however its handler took it."""
     if attempt.verdict is Verdict.DRAINED:
-        return DidReturn(attempt.order.id, attempt.order.attempt, "drained")
+        order = attempt.order
+        return DidReturn(order.id, order.attempt, "drained", order.fence)
     kind = "timeout" if attempt.verdict is Verdict.TIMEOUT else "cancelled"
     return _failed(attempt, kind, attempt.reason, finished)
 
@@ -139,7 +140,9 @@ def _failed(
     # Lone surrogates cannot be encoded; an error text must never stop its own report.
     error = error.encode("utf-8", "replace").decode("utf-8")
     order = attempt.order
-    return DidFail(order.id, order.attempt, kind, error, delay, attempt.started, finished)
+    return DidFail(
+        order.id, order.attempt, kind, error, delay, attempt.started, finished, order.fence
+    )
 
 
 def _words(error: BaseException) -> str:
