@@ -133,6 +133,18 @@ def test_a_report_that_comes_twice_is_not_taken_for_the_next_task_of_its_id() ->
     assert names(stage.step()) == ["Succeeded"]
 
 
+def test_an_earlier_incarnation_does_not_speak_for_the_next_task_of_an_id() -> None:
+    stage = running()
+    stage.report(succeed("a"))
+    stage.step()
+    stage.leader.left(100)
+    stage.agent(101)
+    stage.submit("a")
+    assert names(stage.step()) == ["Accepted", "Dispatched"]
+    stage.report(succeed("a"))
+    assert names(stage.step()) == ["Superseded"]
+
+
 def test_a_record_of_very_many_reports_is_taken_in_parts() -> None:
     stage = running()
     lies = [DidReturn("", 0, "")] * 20_000
