@@ -46,7 +46,8 @@ class Lines:
             self._said.clear()
         self._said[key] = now
         # Nothing of it stops us by itself: whoever is affected gets an error of ours.
-        log.log(min(level, logging.WARNING), "%s", text)
+        highest = logging.INFO if text.endswith("retrying") else logging.WARNING
+        log.log(min(level, highest), "%s", text)
 
 
 class Handle:

@@ -169,6 +169,7 @@ class Crew:
     # --- on the loop ----------------------------------------------------------------------------
 
     def _assemble(self) -> None:
+        assert self._description is not None
         self.reporter = Reporter(
             self._loop,
             partial(
@@ -177,7 +178,7 @@ class Crew:
                 client_id=self._client_id("reports"),
                 record_bytes_max=INTERNAL_RECORD_BYTES_MAX,
             ),
-            topic=self._queue.topics.reports,
+            topic=self._description.topics.reports,
             agent=self._name,
             report_s=self._config.report_s,
         )

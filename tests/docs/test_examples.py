@@ -1,0 +1,74 @@
+"""Every Python program of README and the how-to pages runs, in the order of its page."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from pages import DOCS, ROOT, blocks, name_of, pages
+from serving import Book
+
+STORY = DOCS / "tutorial" / "first-queue.md"  # test_tutorial.py runs it
+GENERATED = DOCS / "reference" / "python.md"
+WITH_PROGRAMS = [
+    page
+    for page in pages()
+    if page not in (STORY, GENERATED) and any(b.language == "python" for b in blocks(page))
+]
+MARK = re.compile(r"<!-- docs test: (\w+) -->")
+QUEUE = re.compile(r'\bQueue\(\s*"(\w+)"')
+
+
+@pytest.fixture
+def book(zookeeper: str, kafka: str, queue_name: str) -> Iterator[Book]:
+    made = Book(zookeeper, kafka, queue_name)
+    yield made
+    made.close()
+
+
+def run(page: Path, book: Book) -> None:
+    text = page.read_text(encoding="utf-8")
+    marks = [(text.count("\n", 0, m.start()) + 1, m[1]) for m in MARK.finditer(text)]
+    queue = QUEUE.search(text)
+    if queue or marks or ".mail." in text:
+        book.serve(queue[1] if queue else "mail")
+    for block in blocks(page):
+        if block.language != "python":
+            continue
+        while marks and marks[0][0] < block.line:
+            mark(book, marks.pop(0)[1])
+        book.run(page, block.text, block.line)
+    for _, word in marks:
+        mark(book, word)
+
+
+def mark(book: Book, word: str) -> None:
+    """What a comment on a page asks of its test."""
+    if word == "agent":
+        book.add_agent(book.names.get("queue"))
+    else:
+        servers = SimpleNamespace(zookeeper=book.zookeeper, kafka=book.kafka)
+        book.names[word](servers, "greetings")
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
+def test_programs_run(page: Path, book: Book) -> None:
+    run(page, book)
+    if page.name == "submit-from-any-language.md":
+        with book.inspector() as inspector:
+            end = inspector.task_end("mail", "order-7", wait=60).task
+            assert (end.state, end.result) == ("succeeded", '"welcome sent to a@example.org"')
+    elif page == ROOT / "README.md":
+        book.add_agent(book.names["queue"])
+        book.names["submit"]()
+        book.names["coordinate"]()
+        with book.names["queue"]:
+            ticket = book.names["train"].options(id="train-1").submit("small")
+            assert ticket.result(timeout=60) > 0
