@@ -101,6 +101,13 @@ def test_bytes_that_are_no_batch_are_an_error(value: bytes) -> None:
         Replica("q", QueueConfig()).feed(0, value)
 
 
+def test_a_checkpoint_of_another_version_is_an_error() -> None:
+    position = full(Stage()).state.position(1, 1, 0, {})
+    position.version = 2
+    with pytest.raises(DecodeError, match="version 2"):
+        Replica("q", QueueConfig()).restore(position, [])
+
+
 # --- watermark and re-sending ---
 
 

@@ -62,7 +62,11 @@ class Replica:
         """Start from a checkpoint: feed the log from ``position.offset`` on.
 
         `tasks` are the last records per key of the checkpoint topic, tombstones left out.
+
+        Raises:
+            DecodeError: a record of a version that is not known.
         """
+        _check_version("checkpoint: the position", position.version)
         state = State()
         state.at = position.at
         state.sent = position.sent
@@ -71,6 +75,7 @@ class Replica:
         state.ended = dict(position.ended)
         state.totals = list(position.totals)
         for kept in tasks:
+            _check_version(f"checkpoint: the record of task {kept.task.id!r}", kept.version)
             if kept.offset < state.ended.get(kept.task.id, -1):
                 continue  # it ended before the position; its tombstone is still to come
             state.add(revive(kept))
@@ -127,9 +132,13 @@ def decode_batch(offset: int, value: bytes) -> Batch:
         batch = _decode(value)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise DecodeError(f"log: the record at offset {offset} is no batch: {error}") from error
-    if batch.version != VERSION:
+    _check_version(f"log: the record at offset {offset}", batch.version)
+    return batch
+
+
+def _check_version(what: str, version: int) -> None:
+    if version != VERSION:
         raise DecodeError(
-            f"log: the record at offset {offset} has version {batch.version}, {VERSION} is known",
+            f"{what} has version {version}, {VERSION} is known",
             hint="a newer zkcoord wrote it: upgrade this process",
         )
-    return batch
