@@ -235,6 +235,18 @@ def test_a_reserve_as_large_as_the_fleet_does_not_starve_the_rest() -> None:
     assert bench.take() is not None
 
 
+@pytest.mark.parametrize("busy_one", [1, 2])
+def test_agents_of_different_kinds_share_the_load(busy_one: int) -> None:
+    bench = Bench()
+    bench.agent(1, 4, ("t.a",))
+    bench.agent(2, 4, ("t.a", "t.b"), ("gpu",))
+    bench.fleet.agents[busy_one].lingering.add(("other", 1))
+    bench.push(0, 0.0)
+    found = bench.take()
+    assert found is not None
+    assert found[1].incarnation == 3 - busy_one
+
+
 def test_an_agent_that_is_left_alone_comes_back() -> None:
     bench = Bench()
     bench.agent(1, 1)
