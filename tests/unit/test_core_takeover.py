@@ -344,6 +344,27 @@ def test_a_position_waits_for_the_records_it_relies_on() -> None:
     assert latest.position.offset > 1
 
 
+def test_a_new_task_of_an_id_is_kept_only_after_the_old_one_was_buried() -> None:
+    stage = Stage(own=OWN)
+    stage.submit("a")
+    stage.step()
+    stage.step(1.5)
+    stage.agent(slots=1)
+    stage.step()
+    stage.report(DidSucceed("a", 1, b"1", 1.0, 2.0))
+    stage.step()  # the order is not acknowledged, so the watermark stands still
+    stage.leader.left(100)
+    stage.submit("a")
+    for _ in range(5):
+        stage.step(1.0)
+    stage.settle()
+    for _ in range(5):
+        stage.step(1.0)
+        stage.settle()
+    said = [o.value is not None for o in stage.sent(Topic.CHECKPOINT) if o.key == b"a"]
+    assert said == [True, False, True]
+
+
 def test_one_decision_checkpoints_a_bounded_number_of_bytes() -> None:
     stage = Stage(own=OWN)
     for i in range(30):
