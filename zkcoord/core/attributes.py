@@ -17,6 +17,9 @@ DAY_S = 86400.0
 #: An id that starts with this is refused: such keys are ours in compacted topics.
 RESERVED_ID_PREFIX = "#"
 
+#: A header of this name stands for headers of which a name is not UTF-8: no client can read them.
+UNREADABLE_HEADER = "\ufffd"
+
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:)(\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )

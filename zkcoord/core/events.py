@@ -92,6 +92,8 @@ def _known_headers(headers: Headers, limits: Limits) -> dict[str, bytes]:
         raise Unreadable(
             f"headers: {len(headers)} of them, more than {limits.headers_max}", reason="too_large"
         )
+    if headers[0][0] == attributes.UNREADABLE_HEADER:
+        raise Unreadable("headers: a name is not UTF-8; they cannot be read or kept")
     size = sum(len(name) + len(value or b"") for name, value in headers)
     if size > limits.headers_bytes_max:
         raise Unreadable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka import Consumer as Client
 
 from zkcoord.config import KafkaConfig
+from zkcoord.core.attributes import UNREADABLE_HEADER
 from zkcoord.errors import BrokerUnavailable, RecordsTrimmed, ZkcoordError
 from zkcoord.kafka import codes, translate
 from zkcoord.kafka.handle import Handle, log
@@ -29,6 +31,10 @@ DEFAULT_GROUP = "zkcoord.reader"
 
 _LOGICAL = {BEGINNING: OFFSET_BEGINNING, END: OFFSET_END}
 _ASK_S = 2.0
+
+# For a name that is not UTF-8 the binding returns a broken list with an error set beside it. A plain
+# call may not notice once the interpreter has specialised it; this one always raises SystemError.
+_headers_of = operator.methodcaller("headers")
 
 
 class Reader(Handle):
@@ -164,6 +170,10 @@ class Reader(Handle):
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             positions[topic, partition] = offset + 1
             kind, stamp = message.timestamp()
+            try:
+                headers = _headers_of(message) or []
+            except SystemError:  # a name is not UTF-8
+                headers = [(UNREADABLE_HEADER, None)]
             add(
                 Record(
                     topic,
@@ -172,7 +182,7 @@ class Reader(Handle):
                     stamp / 1000 if kind else 0.0,
                     message.key(),
                     message.value(),
-                    message.headers() or [],
+                    headers,
                 )
             )
         if records and self._at_end:

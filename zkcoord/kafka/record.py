@@ -32,7 +32,8 @@ class Record(NamedTuple):
         timestamp: wall-clock seconds, as the topic's ``message.timestamp.type`` says; 0.0 when
             the record carries none.
         key, value: the bytes; None is not the same as empty.
-        headers: in order, repeats kept; empty when there are none.
+        headers: in order, repeats kept; empty when there are none. Where a name is not UTF-8 the
+            client reads none of them: one header stands for them all, UNREADABLE_HEADER.
     """
 
     topic: str
