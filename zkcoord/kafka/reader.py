@@ -32,8 +32,8 @@ DEFAULT_GROUP = "zkcoord.reader"
 _LOGICAL = {BEGINNING: OFFSET_BEGINNING, END: OFFSET_END}
 _ASK_S = 2.0
 
-# For a name that is not UTF-8 the binding returns a broken list with an error set beside it. A plain
-# call may not notice once the interpreter has specialised it; this one always raises SystemError.
+# For a name that is not UTF-8 the binding returns a broken list, with an error set beside it. A
+# plain call may not notice once the interpreter has specialised it; this one raises SystemError.
 _headers_of = operator.methodcaller("headers")
 
 
