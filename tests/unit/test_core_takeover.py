@@ -160,6 +160,17 @@ def test_an_order_that_was_superseded_is_not_sent_again() -> None:
     assert stage.successor(2).leader.resend() == []
 
 
+def test_of_two_orders_for_one_task_only_the_last_is_sent_again() -> None:
+    stage = Stage()
+    stage.agent()
+    stage.submit("a")
+    stage.step()
+    stage.report(DidFail("a", 1, "retry", "x", 0.0, 1.0, 2.0))
+    assert names(stage.step()) == ["Retrying", "Dispatched"]
+    [output] = stage.successor(2).leader.resend()
+    assert decode_inbox(output.value).orders == stage.orders()[1:]
+
+
 def test_attempts_of_unknown_agents_wait_until_all_members_are_known() -> None:
     stage = Stage()
     stage.agent(100)
