@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
-.PHONY: setup test check fmt demo bench chaos clean
+.PHONY: help setup test check fmt demo bench clean
 .DEFAULT_GOAL := help
 
 help: ## show this list

@@ -15,6 +15,10 @@ from enum import EnumType
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import layouts
+
 import zkcoord
 from zkcoord import config, errors
 from zkcoord.queue.options import TaskOptions
@@ -282,10 +286,23 @@ GIVEN = {
 }
 """Nobody makes these; other calls return them."""
 
+
+def topic_layout() -> list[str]:
+    """The topics of a queue."""
+    return ["# Topics of a queue", "", NOTE, "", *layouts.topic_page()]
+
+
+def wire_format() -> list[str]:
+    """The internal records."""
+    return ["# Wire format", "", NOTE, "", *layouts.wire_page(markdown)]
+
+
 PAGES: dict[str, Callable[[], list[str]]] = {
     "errors.md": error_page,
     "configuration.md": configuration,
     "python.md": api,
+    "topic-layout.md": topic_layout,
+    "wire-format.md": wire_format,
 }
 
 

@@ -32,7 +32,7 @@ NOUNS = {
 }
 
 EXTRAS = {
-    "httpx": "local",
+    "httpx": "demo",
     "psutil": "local",
     "rich": "cli",
     "starlette": "demo",

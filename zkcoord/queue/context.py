@@ -21,7 +21,8 @@ class TaskContext:
     """Handed to a handler that has a parameter annotated `TaskContext` or named ``ctx``.
 
     Attributes:
-        id, attempt, priority: which attempt of which task this is; attempts count from 1.
+        id, task, attempt, priority: which attempt of which task this is, and the task's name;
+            attempts count from 1.
         fencing_token: rises with every attempt of the task. Hand it to whatever the handler
             writes to, so that a superseded attempt cannot overwrite a newer one.
         deadline: wall-clock seconds by which the *task* must have ended, or None.
