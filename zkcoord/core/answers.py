@@ -6,6 +6,8 @@ else is recorded as superseded where it says how an attempt ended, and changes n
 
 from __future__ import annotations
 
+import msgspec
+
 from zkcoord.core import backoff
 from zkcoord.core.desk import FACT_BYTES, TEXT_CHARS_MAX, Desk, weigh_text
 from zkcoord.core.fleet import block
@@ -37,6 +39,8 @@ TIME_MAX = 1e11
 DELAY_S_MAX = 30 * 86400.0
 
 ENDINGS = (DidSucceed, DidFail, DidReturn)
+_skim = msgspec.json.Decoder(msgspec.Raw).decode
+
 _KINDS = {
     DidSucceed: "succeeded",
     DidFail: "failed",
@@ -114,6 +118,12 @@ def _current(
     id_ = report.id
     if isinstance(report, DidSucceed):
         started, finished = _time(report.started), _time(report.finished)
+        if not _is_json(report.result):
+            error = "the agent reported a result that is not JSON"
+            _failed(
+                desk, task, DidFail(id_, report.attempt, "error", error, None, started, finished)
+            )
+            return
         desk.succeed(task, Succeeded(id_, report.attempt, report.result, started, finished))
     elif isinstance(report, DidFail):
         _failed(desk, task, report)
@@ -122,6 +132,14 @@ def _current(
     elif isinstance(report, DidStart) and not task.started:
         desk.write(Started(id_, report.attempt, report.started), FACT_BYTES + weigh_text(id_))
         desk.touched.append(task)
+
+
+def _is_json(result: bytes) -> bool:
+    """Whether the result can go to those who wait, who would wait for ever for another; or none."""
+    try:
+        return not result or bool(_skim(result))
+    except (msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _time(said: float) -> float:

@@ -15,6 +15,9 @@ import msgspec
 from zkcoord.core import wire
 from zkcoord.core.records import VERSION, Control, Headers, Origin, Reports, Source, Submission
 
+REPORTS_BYTES_MAX = 1_700_000
+"""Of one reports record: what it says must fit into one record of the log. Agents stay below."""
+
 _decode_reports = msgspec.msgpack.Decoder(Reports).decode
 _decode_control = msgspec.json.Decoder(Control).decode
 _HOSTILE = (msgspec.MsgspecError, RecursionError, ValueError, OverflowError)
@@ -128,6 +131,9 @@ def _control(
 def _reports(
     origin: Origin, key: bytes | None, value: bytes | None, headers: Headers
 ) -> ReportRecord | Misread:
+    if value is not None and len(value) > REPORTS_BYTES_MAX:
+        detail = f"reports: {len(value)} bytes, more than {REPORTS_BYTES_MAX}"
+        return Misread(origin, key, value, headers, "too_large", detail)
     try:
         reports = _decode_reports(value or b"")
     except _HOSTILE as error:

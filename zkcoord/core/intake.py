@@ -76,9 +76,11 @@ def take_controls(desk: Desk, inputs: Inputs) -> None:
 
 def refuse(desk: Desk, origin: Origin, value: bytes | None, reason: str, detail: str) -> None:
     """A control or report record comes to nothing; its bytes become a dead letter."""
-    kept = deadletters.curtail(value, None, []).value
-    fact = Refused(origin, kept, reason, detail[:TEXT_CHARS_MAX])
-    desk.write(fact, TASK_BYTES + len(kept or b"") + weigh_text(fact.detail))
+    kept = deadletters.curtail(value, None, [])
+    fact = Refused(
+        origin, kept.value, reason, detail[:TEXT_CHARS_MAX], size=kept.size, sha256=kept.sha256
+    )
+    desk.write(fact, TASK_BYTES + len(kept.value or b"") + weigh_text(fact.detail))
 
 
 def _weigh(record: Submission | Misread) -> int:

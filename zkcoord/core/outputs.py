@@ -308,6 +308,8 @@ class Packer:
             key=None,
             headers=[],
             last=self._at,
+            size=fact.size,
+            sha256=fact.sha256,
         )
         self._bury(letter)
 

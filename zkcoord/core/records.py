@@ -367,6 +367,8 @@ class Refused(msgspec.Struct, array_like=True, tag=19, gc=False):
     value: bytes | None
     reason: str
     detail: str
+    size: int = 0  # of the original value when it was cut
+    sha256: str = ""
 
 
 Fact: TypeAlias = (
