@@ -178,6 +178,17 @@ def test_the_oldest_is_told() -> None:
     assert pressure.classes[1].depth == 2
 
 
+@pytest.mark.parametrize(("idle", "rate"), [(True, 4.0), (False, 1.0)])
+def test_only_a_fleet_without_a_free_slot_shows_what_it_can_do(idle: bool, rate: float) -> None:
+    meter = Meter()
+    for second in range(30):
+        meter.tick(float(second), 4)
+        meter.note_out(2, 1.0)
+        meter.idle_seen = idle
+    assert meter.rate == pytest.approx(rate)
+    assert meter.has_learned is not idle
+
+
 # --- at the edge ---
 
 
