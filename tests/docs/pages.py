@@ -64,17 +64,21 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def commands(page: Path) -> Iterator[list[str]]:
-    """The words of every `zkcoord …` command line in shell blocks and in code within the text."""
+def typed(page: Path) -> Iterator[list[str]]:
+    """The words of every `zkcoord …` command line that readers are to type as it stands."""
     for block in blocks(page):
         if block.language in ("sh", "console", "bash"):
             for line in block.text.replace("\\\n", " ").splitlines():
                 yield from _commands_in(line.removeprefix("$ "))
-        elif block.language in ("yaml", "toml", "ini"):
-            for line in block.text.splitlines():
-                yield from _commands_in(line)
+    for line in prose(page).splitlines():
+        if line.startswith("    "):
+            yield from _commands_in(line.removeprefix("    "))
+
+
+def mentioned(page: Path) -> Iterator[list[str]]:
+    """The words of every `zkcoord …` within the text; arguments may be left out."""
     for code in re.findall(r"`(zkcoord [^`]+)`", prose(page)):
-        yield from _commands_in(code)
+        yield from _commands_in(" ".join(code.split()))
 
 
 def _commands_in(line: str) -> Iterator[list[str]]:

@@ -58,6 +58,7 @@ def mark(book: Book, word: str) -> None:
         book.names[word](servers, "greetings")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
 def test_programs_run(page: Path, book: Book) -> None:
     run(page, book)

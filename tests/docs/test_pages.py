@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import DOCS, ROOT, anchors, commands, links, name_of, pages
+from pages import DOCS, ROOT, anchors, links, mentioned, name_of, pages, typed
 
 import zkcoord
-from zkcoord import errors
+from zkcoord import Priority, QueueConfig, errors
 from zkcoord_cli.main import cli
 
 REFERENCE = DOCS / "reference"
@@ -58,9 +59,21 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 
 @pytest.mark.parametrize("page", [p for p in pages() if p != WRITTEN_BY_HELP], ids=name_of)
 def test_every_command_and_option_exists(page: Path) -> None:
-    for words in commands(page):
-        problem = check(words)
+    for words in typed(page):
+        problem = check(words, complete=True)
         assert not problem, f"{' '.join(words)}: {problem}"
+    for words in mentioned(page):
+        problem = check(words, complete=False)
+        assert not problem, f"{' '.join(words)}: {problem}"
+
+
+def test_commands_are_found_where_they_stand() -> None:
+    assert ["zkcoord", "local", "down"] in list(typed(DOCS / "tutorial" / "first-queue.md"))
+    assert ["zkcoord", "queue", "trim"] in list(mentioned(DOCS / "how-to" / "secure-it.md"))
+    assert len(list(typed(ROOT / "docker" / "README.md"))) == 1
+    assert check(["zkcoord", "queue", "show"], complete=True)
+    assert check(["zkcoord", "queue", "show", "--no-such"], complete=False)
+    assert check(["zkcoord", "nosuch"], complete=False)
 
 
 def test_every_command_that_messages_of_the_product_name_exists() -> None:
@@ -85,29 +98,50 @@ def unknown_verb(words: list[str]) -> str:
     return "" if words[1] in command.commands else f"{words[0]} has no {words[1]}"
 
 
-def check(words: list[str]) -> str:
-    """What is wrong with a command line, or nothing."""
+def check(words: list[str], *, complete: bool) -> str:
+    """What is wrong with a command line, or nothing; arguments count when it is `complete`."""
     command: click.Command = cli
     # With its settings: a command remembers the names of its help option from the first context.
     ctx = click.Context(cli, info_name="zkcoord", **cli.context_settings)
     rest = words[1:]
-    while isinstance(command, click.Group):
-        if not rest or rest[0].startswith("-") or rest[0] in ("NOUN", "…"):
-            break
+    while isinstance(command, click.Group) and rest and rest[0].isalpha():
         inner = command.get_command(ctx, rest[0])
         if inner is None:
-            return f"there is no {rest[0]}"
+            return "" if rest[0].isupper() else f"there is no {rest[0]}"
+        if complete and not isinstance(inner, click.Group):
+            return misread(inner, rest, ctx)
         ctx = click.Context(inner, parent=ctx, info_name=rest[0])
         command, rest = inner, rest[1:]
-    known = {name: option for option in command.get_params(ctx) for name in option.opts}
-    known |= {n: option for option in command.get_params(ctx) for n in option.secondary_opts}
+    params = command.get_params(ctx)
+    known = {name for option in params for name in (*option.opts, *option.secondary_opts)}
     for word in rest:
         if word == "--":
             break
-        name = word.partition("=")[0]
-        if name.startswith("-") and name not in known and name != "-":
-            return f"there is no option {name}"
+        if word.startswith("-") and word.partition("=")[0] not in known:
+            return f"there is no option {word}"
     return ""
+
+
+def misread(command: click.Command, rest: list[str], parent: click.Context) -> str:
+    """Why click refuses these arguments, or nothing."""
+    try:
+        command.make_context(rest[0], rest[1:], parent=parent)
+    except click.UsageError as error:
+        return error.format_message()
+    return ""
+
+
+def test_the_numbers_of_priorities_and_admission() -> None:
+    page = (DOCS / "explanation" / "priorities-and-admission.md").read_text(encoding="utf-8")
+    queue = QueueConfig()
+    for priority, promised in zip(Priority, queue.classes, strict=True):
+        assert f"| {priority.name} | {promised.budget_s:g} s | {promised.floor:.2f} |" in page
+    assert f"| below {queue.slow_at:g} | `accept` | |" in page
+    for verdict, at, leaves in (
+        ("slow", queue.slow_at, queue.slow_exit),
+        ("reject", queue.reject_at, queue.reject_exit),
+    ):
+        assert re.search(rf"^\| {at:g} \| `{verdict}`.*\| {leaves:g} \|$", page, re.MULTILINE)
 
 
 def test_public_names_and_errors_stand_in_the_reference() -> None:

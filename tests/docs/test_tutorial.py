@@ -74,6 +74,7 @@ def output(zookeeper: str, kafka: str, queue_name: str, tmp_path: Path) -> str:
     return out
 
 
+@pytest.mark.slow
 def test_the_tutorial(output: str) -> None:
     def after(word: str) -> str:
         """What was printed from the block that begins where `word` first stands on the page."""
