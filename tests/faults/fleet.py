@@ -169,7 +169,8 @@ class Fleet:
                 headers = [("ce_id", task_id.encode()), ("ce_specversion", b"1.0")]
                 headers += [("ce_source", b"/test"), ("ce_type", b"zkcoord.task.submit.v1")]
                 producer.send(topic, body, headers=headers)
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
+            assert producer.failures == (0, None)
         return ids
 
     def submit_bytes(self, count: int, *, size: int, priority: str = "normal") -> None:

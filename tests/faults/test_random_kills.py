@@ -99,18 +99,25 @@ def test_every_task_ends_once_whatever_is_killed(
         ids: set[str] = set()
         plan = [(rng.choice(PRIORITIES), rng.random() * 0.1) for _ in range(TASKS // 20)]
 
+        given_up = threading.Event()
+
         def submit() -> None:
             for n, (priority, seconds) in enumerate(plan):
+                if given_up.is_set():
+                    return
                 got = crew.submit(20, seconds=seconds, priority=priority, prefix=f"{n}")
                 ids.update(got)
                 time.sleep(8 / len(plan))
 
         submitting = threading.Thread(target=submit)
         submitting.start()
-        while submitting.is_alive():
-            time.sleep(rng.random() * 1.5)
-            chaos.step()
-        submitting.join()
+        try:
+            while submitting.is_alive():
+                time.sleep(rng.random() * 1.5)
+                chaos.step()
+        finally:
+            given_up.set()
+            submitting.join()
         assert len(ids) == len(plan) * 20, "a submission failed"
         try:
             wait_for("all to end", lambda: crew.history_if_ended(ids), timeout=180)
