@@ -58,6 +58,7 @@ def nothing_left(session: Session) -> bool:
         and len(session.link.watches) == 0
         and session.ephemeral_bytes == 0
         and not session.link.epoch._members  # type: ignore[union-attr]
+        and not session.link.epoch.successors  # type: ignore[union-attr]
     )
 
 
@@ -224,6 +225,25 @@ def test_a_hand_off_to_the_next_in_line_needs_no_listing(session: Session) -> No
     first.release()
     future.wait()
     assert sent == ["delete"]
+
+
+def test_a_line_of_one_sessions_waiters_drains_without_a_listing(session: Session) -> None:
+    lock = Lock(session, "gpu")
+    first = lock.acquire(timeout=5)
+    futures = [lock.acquire_future(timeout=10) for _ in range(10)]
+    until(lambda: waiting(session) == 11 and len(session.link.watches) == 10)
+    sent: list[str] = []
+    submit = session.link._connection.submit
+
+    def spy(call: object) -> None:
+        sent.append(call.what.split()[0])  # type: ignore[attr-defined]
+        submit(call)
+
+    session.link._connection.submit = spy
+    first.release()
+    for future in futures:
+        future.wait().release()
+    assert sent == ["delete"] * 11
 
 
 def test_an_uncontended_acquire_is_one_flight_and_a_release_one_request(session: Session) -> None:

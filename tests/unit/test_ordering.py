@@ -77,7 +77,7 @@ def test_own_nodes_lowest_counts_and_the_others_are_strays() -> None:
     ]
     found = ordering.place(ordering.in_order(queue), 7, "b")
     assert found is not None
-    assert (found.index, found.mine.sequence) == (1, 5)
+    assert (found.position, found.mine.sequence) == (1, 5)
     assert [c.sequence for c in found.strays] == [7]
     assert [c.sequence for c in found.ahead] == [4]
 

@@ -15,7 +15,9 @@ Names are short on purpose: a session's ephemeral paths all go into one transact
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 EXCLUSIVE = "x"
@@ -24,8 +26,10 @@ _BITS = 32
 _RING = 1 << _BITS
 _HALF = 1 << (_BITS - 1)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_PARTS = 3
-_HEAD_LETTERS = 12
+_NAMES = re.compile(
+    r"^(([a-zA-Z])([a-zA-Z0-9_-]{11})\.([0-9a-z]+)\.([0-9]{10}|-[0-9]{9,10}))$", re.MULTILINE
+)
+_by_sequence = itemgetter(3)
 
 
 class Contender(NamedTuple):
@@ -47,13 +51,13 @@ class Place(NamedTuple):
     """Where a request stands.
 
     Attributes:
-        index: 0 is the head.
+        position: 0 is the head.
         mine: the node that counts for the request: the lowest of its own.
         strays: further nodes of the same request, to be deleted.
         ahead: everybody in front, in order.
     """
 
-    index: int
+    position: int
     mine: Contender
     strays: tuple[Contender, ...]
     ahead: Sequence[Contender]
@@ -94,16 +98,8 @@ def prefix(kind: str, session: int, request: str) -> str:
 
 def parse(node: str) -> Contender | None:
     """A child's name as a contender; None when the node is something else."""
-    parts = node.split(".")
-    if len(parts) != _PARTS:
-        return None
-    head, request, digits = parts
-    if len(head) != _HEAD_LETTERS or not head[0].isalpha() or not request:
-        return None
-    try:
-        return Contender(head[0], head[1:], request, int(digits), node)
-    except ValueError:
-        return None
+    found = in_order((node,))
+    return found[0] if found and found[0].node == node else None
 
 
 def distance(start: int, end: int) -> int:
@@ -120,12 +116,20 @@ def precedes(one: int, other: int) -> bool:
 
 
 def in_order(nodes: Iterable[str]) -> list[Contender]:
-    """The contenders among `nodes`, first come first. Other nodes are left out."""
-    found = [contender for node in nodes if (contender := parse(node)) is not None]
+    """The contenders among `nodes`, first come first. Other nodes are left out.
+
+    Thousands may wait, so the names are taken apart in one go.
+    """
+    found = [
+        Contender(kind, owner, request, int(digits), node)
+        for node, kind, owner, request, digits in _NAMES.findall("\n".join(nodes))
+    ]
     if not found:
         return found
-    pivot = found[0].sequence
-    found.sort(key=lambda contender: distance(pivot, contender.sequence))
+    found.sort(key=_by_sequence)
+    if found[-1].sequence - found[0].sequence >= _HALF:  # the counter wrapped in between
+        pivot = found[0].sequence
+        found.sort(key=lambda contender: distance(pivot, contender.sequence))
     return found
 
 

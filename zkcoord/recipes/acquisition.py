@@ -8,6 +8,8 @@ Internet-scale systems", USENIX ATC 2010, §2.4), with these changes:
   the last listing, its end is the grant, without another read: nobody can come in front later.
   Otherwise the queue is listed once more, because those further in front may live on (a waiter
   gave up in the middle).
+  A predecessor of the same session tells its successor when it is granted, so in a line of one
+  process's waiters no hand-off needs a listing.
 - *A try that cannot win writes nothing*: it lists first.
 - After a reconnect a waiter asks only whether its predecessor is still there.
 
@@ -130,7 +132,7 @@ class Acquisition(Generic[LeaseT]):
             return
         ahead = [c for c in ordering.in_order(names or ()) if self._line.blocks(c)]
         if ahead:
-            self._ahead = [contender.node for contender in ahead]
+            self._ahead = [ahead[0].node]
             self._refuse()
         elif self._epoch is not None:
             self._queue_up(self._epoch)
@@ -151,16 +153,28 @@ class Acquisition(Generic[LeaseT]):
 
     def placed(self, found: Place) -> None:
         """A listing shows where we stand."""
-        self._ahead = [c.node for c in found.ahead if self._line.blocks(c)]
+        ahead = [c.node for c in found.ahead if self._line.blocks(c)]
+        self._ahead = [*ahead[:1], *ahead[1:][-1:]]  # the head, and who is next to us
         blocker = ordering.blocker(found, self._line.blocks)
         if blocker is None:
             self._grant()
         elif self._trying:
             self._refuse()
         else:
+            self._stop_following()
             contender, self._last_in_front = blocker
             self._watched = self._line.path(contender.node)
+            if self._epoch is not None:
+                self._epoch.successors[self._watched] = self._front_is_head
             self._ask()
+
+    def _front_is_head(self) -> None:
+        """Our predecessor, of the same session, was granted: nobody else is in front."""
+        self._last_in_front = True
+
+    def _stop_following(self) -> None:
+        if self._epoch is not None and self._watched:
+            self._epoch.successors.pop(self._watched, None)
 
     def failed(self, error: CoordinationError) -> None:
         """We cannot get in, or our node was removed."""
@@ -211,10 +225,14 @@ class Acquisition(Generic[LeaseT]):
             return
         entry.granted()
         epoch.leave(self)
-        self._stop_timers()
+        self._stop_following()
+        follower = epoch.successors.get(entry.mine)
+        if follower is not None:
+            follower()
         lease = self._make(epoch, entry.mine, token)
         if not self.promise.fulfil(lease):
             lease.leave(quiet=True)
+        self._stop_timers()
 
     # --- not getting it --------------------------------------------------------------------------
 
@@ -237,8 +255,7 @@ class Acquisition(Generic[LeaseT]):
         self._holder = holder
 
     def _heads(self) -> list[str]:
-        nodes = dict.fromkeys((*self._ahead[:1], *self._ahead[-1:]))
-        return [self._line.path(node) for node in nodes]
+        return [self._line.path(node) for node in self._ahead]
 
     def _expired(self) -> None:
         if self.promise.done():
@@ -270,6 +287,7 @@ class Acquisition(Generic[LeaseT]):
         if self._epoch is not None:
             self._epoch.leave(self)
         if self._watched:
+            self._stop_following()
             self._link.watches.forget(WATCH_DATA, self._watched, self._fired)
         if self._entry is not None:
             self._entry.leave()

@@ -81,7 +81,8 @@ class Entry:
         self._line = line
         self._epoch = epoch
         self._asker = asker
-        self._request = epoch.request()
+        self._number = epoch.request()
+        self._request = ordering.encode_request(self._number)
         self._prefix = line.path(ordering.prefix(line.kind, epoch.id, self._request))
         self._room = 0
         self._calls: list[Call] = []
@@ -101,16 +102,29 @@ class Entry:
                 self._fail(error)
                 return
             self._room = room
+        if self._link.folders.closed(self._line.folder):
+            self._link.loop.post(self._at_the_gate)
+        else:
+            self._fly()
+
+    def _fly(self) -> None:
         create = Create(self._prefix, self._line.data, EPHEMERAL | SEQUENTIAL)
         reply = self._create_replied
-        self._calls = [self._link.call(create, reply, epoch=self._epoch, verb="create")]
-        self.look()
+        creating = self._link.prepare(create, reply, epoch=self._epoch, verb="create")
+        listing = self._listing()
+        self._calls = [creating, listing]  # before they are sent: replies may come at once
+        self._link.submit(creating)
+        self._link.submit(listing)
 
     def look(self) -> None:
         """Look where it stands now."""
-        listing = GetChildren(self._line.folder)
-        call = self._link.call(listing, self._listed, epoch=self._epoch, verb="children")
-        self._calls.append(call)
+        listing = self._listing()
+        self._calls = [listing]
+        self._link.submit(listing)
+
+    def _listing(self) -> Call:
+        request = GetChildren(self._line.folder)
+        return self._link.prepare(request, self._listed, epoch=self._epoch, verb="children")
 
     def identify(self) -> None:
         """Learn the token of the node that counts."""
@@ -134,7 +148,7 @@ class Entry:
                 call.abandoned = True
             return  # their replies come back here
         if self._uncertain:
-            self.enter()
+            self._fly()
             return
         self._left = True
         if self.mine:
@@ -175,9 +189,15 @@ class Entry:
 
     def _not_created(self, error: CoordinationError) -> None:
         if isinstance(error, NodeMissing):
-            self._link.ensure(self._line.folder, self._ensured, container=True)
+            self._link.folders.wait(self._line.folder, self._number, self._ensured)
         else:
             self._trouble(error, self._again)
+
+    def _at_the_gate(self) -> None:
+        if self._link.folders.closed(self._line.folder):
+            self._link.folders.wait(self._line.folder, self._number, self._ensured)
+        else:
+            self._again()
 
     def _ensured(self, error: CoordinationError | None) -> None:
         if error is None:
@@ -189,7 +209,7 @@ class Entry:
         if self._over() or self._calls or self._left:
             return
         if self._asker.wanted() or self._uncertain:
-            self.enter()
+            self._fly()
         else:
             self.leave()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from zkcoord.core.ordering import encode_session
+from zkcoord.core.ordering import encode_request, encode_session
 from zkcoord.errors import (
     CoordinationError,
     EnsembleUnavailable,
@@ -84,7 +84,9 @@ class Joining(Generic[LeaseT]):
         if self.promise.done():
             return
         if self._unique:
-            self._path = f"{self._path}.{encode_session(epoch.id)}.{epoch.request()}"
+            self._path = (
+                f"{self._path}.{encode_session(epoch.id)}.{encode_request(epoch.request())}"
+            )
         if self._path in epoch.claims:
             leaving = epoch.claims[self._path]
             if leaving is None:

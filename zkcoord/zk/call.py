@@ -38,6 +38,12 @@ class Call:
 class Owner(Protocol):
     """Whom the connection reports to. All methods are quick and never block."""
 
+    def welcome(self) -> None:
+        """The connection's thread begins."""
+
+    def turn(self) -> None:
+        """The connection's thread has told all it knows and may run what follows from it."""
+
     def established(self, session: int, timeout: float, sent: float) -> None:
         """A link stands and is authenticated; `sent` is when its handshake was sent."""
 

@@ -28,6 +28,7 @@ import contextlib
 import selectors
 import ssl
 import struct
+import threading
 from collections import deque
 from typing import Any
 
@@ -45,9 +46,10 @@ from kazoo.protocol.serialization import Auth, Connect
 from kazoo.retry import KazooRetry
 
 from zkcoord.config import SessionConfig
-from zkcoord.errors import CoordinationError, EnsembleUnavailable, SessionClosed, SessionLost
+from zkcoord.errors import CoordinationError, SessionLost
 from zkcoord.zk.call import Call, Owner
 from zkcoord.zk.clock import now
+from zkcoord.zk.outbox import Outbox
 from zkcoord.zk.requests import Close, Exists, WatchEvent
 from zkcoord.zk.sockets import connect
 from zkcoord.zk.translate import (
@@ -73,7 +75,6 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CHUNK = 1 << 16
 _WRITE_AHEAD = 1 << 18
 _FRAME_MAX = 1 << 27
-CALLS_MAX = 1 << 17  # requests that may wait to be sent
 
 
 class QuietHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -110,11 +111,9 @@ class HardenedConnection(ConnectionHandler):  # type: ignore[misc]
         self._owner = owner
         self._config = config
         self._xid_last = 0
-        self._outbox: deque[Call] = deque()
+        self._outbox = Outbox(owner)
         self._inflight: deque[Call] = deque()
-        self._signalled = False
         self._abandoned: int | None = None
-        self._ended = False
         self._in = bytearray()
         self._out = bytearray()
         self._heard = 0.0
@@ -128,50 +127,38 @@ class HardenedConnection(ConnectionHandler):  # type: ignore[misc]
 
     def submit(self, call: Call) -> None:
         """Send a request, now or once a link stands."""
-        if self._ended:
-            self._owner.reply(call, None, SessionClosed(f"{call.what}: the session is closed"))
-            return
-        if len(self._outbox) >= CALLS_MAX:
-            error = EnsembleUnavailable(f"{call.what}: {CALLS_MAX} requests wait to be sent")
-            self._owner.reply(call, None, error)
-            return
-        self._outbox.append(call)
-        self._wake()
-        self._reap()
-
-    def _reap(self) -> None:
-        if self._ended:
-            self._fail_all(SessionClosed, "the session is closed")
+        self._outbox.add(call)
 
     def abandon(self, session: int) -> None:
         """End this session from our side; a link that stands with it is dropped."""
         self._abandoned = session
-        self._wake()
+        self._outbox.ring()
 
     def close_session(self) -> None:
         """Send what is queued, close the session and end the thread."""
         self.client._stopped.set()  # noqa: SLF001
-        self._wake()
+        self._outbox.ring()
 
-    def _wake(self) -> None:
-        if self._signalled:
-            return
-        self._signalled = True
-        wake = self._write_sock
-        if wake is not None:
-            with contextlib.suppress(OSError):
-                wake.send(b"\0")
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread's end."""
+        thread = self._connection_routine
+        if thread is None or thread.ident == threading.get_ident():
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
 
     # --- one link -------------------------------------------------------------------------------
 
     def zk_loop(self) -> None:
         """The thread: link after link until the session is closed."""
+        self._owner.welcome()
+        self._outbox.open(self._write_sock)
         try:
             super().zk_loop()
         finally:
-            self._ended = True
-            self._reap()
+            self._outbox.end()
             self._owner.ended()
+            self._owner.turn()
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: KazooRetry) -> object:
         self._socket = None
@@ -206,6 +193,7 @@ class HardenedConnection(ConnectionHandler):  # type: ignore[misc]
             if self._socket is not None:
                 self._socket.close()
             self._link_down(reason)
+            self._owner.turn()
         return None
 
     def _leave_abandoned(self) -> None:
@@ -218,24 +206,22 @@ class HardenedConnection(ConnectionHandler):  # type: ignore[misc]
         session = self.client._session_id  # noqa: SLF001
         self.client._reset_session()  # noqa: SLF001
         if session:
-            self._fail_all(SessionLost, "the session is over")
+            for call in self._take_inflight():
+                error = SessionLost(f"{call.what}: the session is over")
+                self._owner.reply(call, None, error)
+            self._outbox.fail(SessionLost, "the session is over")
             self._owner.session_over(session, reason)
+            self._owner.turn()
+
+    def _take_inflight(self) -> deque[Call]:
+        lost, self._inflight = self._inflight, deque()
+        return lost
 
     def _link_down(self, reason: str) -> None:
-        lost, self._inflight = self._inflight, deque()
-        for call in lost:
+        for call in self._take_inflight():
             error = LinkDropped(f"{call.what}: {reason}", sent=True)
             self._owner.reply(call, None, error)
         self._owner.link_down(reason)
-
-    def _fail_all(self, kind: type[CoordinationError], reason: str) -> None:
-        for calls in (self._inflight, self._outbox):
-            for _ in range(len(calls)):  # not those that come meanwhile
-                try:
-                    call = calls.popleft()
-                except IndexError:
-                    break
-                self._owner.reply(call, None, kind(f"{call.what}: {reason}"))
 
     def _connect(self, host: str, hostip: str, port: int) -> None:
         client = self.client
@@ -272,13 +258,15 @@ class HardenedConnection(ConnectionHandler):  # type: ignore[misc]
 
     def _pump(self) -> None:
         """Move requests and replies until the session is closed; raises when the link breaks."""
-        link, wake = self._socket, self._read_sock
+        link: Any = self._socket
+        wake: Any = self._read_sock
         wake.setblocking(False)
         with selectors.DefaultSelector() as selector:
             selector.register(link, selectors.EVENT_READ)
             selector.register(wake, selectors.EVENT_READ)
             writing = False
             while True:
+                self._owner.turn()
                 if self._abandoned is not None and self._abandoned == self.client._session_id:  # noqa: SLF001
                     self._farewell()
                     raise SessionExpiredError("given up")
@@ -290,14 +278,9 @@ class HardenedConnection(ConnectionHandler):  # type: ignore[misc]
                     selector.modify(link, mask)
                 for key, mask in selector.select(self._pulse()):
                     if key.fileobj is wake:
-                        self._woken()
+                        self._outbox.heard(self._read_sock)
                     elif mask & selectors.EVENT_READ and self._receive():
                         return
-
-    def _woken(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._read_sock.recv(4096)
-        self._signalled = False
 
     def _pulse(self) -> float:
         """Ping when it is time, drop a silent link; how long nothing is due."""
@@ -315,17 +298,10 @@ class HardenedConnection(ConnectionHandler):  # type: ignore[misc]
 
     def _collect(self) -> None:
         """Turn queued calls into bytes."""
-        while self._outbox and len(self._out) < _WRITE_AHEAD:
-            try:
-                call = self._outbox.popleft()
-            except IndexError:
-                return
-            if call.abandoned:
-                self._owner.reply(call, None, LinkDropped(f"{call.what}: given up", sent=False))
-                continue
-            if call.session is not None and call.session != self.client._session_id:  # noqa: SLF001
-                self._owner.reply(call, None, SessionLost(f"{call.what}: the session is over"))
-                continue
+        while len(self._out) < _WRITE_AHEAD:
+            call = self._outbox.next(self.client._session_id)  # noqa: SLF001
+            if call is None:
+                break
             self._write_call(call, call.request.opcode, call.request.serialize())
         if self._closing is None and not self._outbox and self.client._stopped.is_set():  # noqa: SLF001
             self._closing = Call(Close(), lambda _result, _error: None, "close")

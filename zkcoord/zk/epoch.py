@@ -7,7 +7,6 @@ from collections.abc import Callable
 from itertools import count
 
 from zkcoord.core.lease import Belief
-from zkcoord.core.ordering import encode_request
 from zkcoord.errors import SessionFull
 from zkcoord.zk.clock import now
 from zkcoord.zk.loop import Worker
@@ -36,6 +35,8 @@ class Epoch:
         timeout: what the server granted, in seconds.
         lost: set when it is over: the server said so, or nothing was acknowledged for too long.
         reason: why it is over.
+        successors: paths of nodes that somebody of this session waits for, and how to tell them
+            that the node has come to the front. On the loop.
         claims: paths of its named members, each with its removal when that is under way.
     """
 
@@ -53,6 +54,7 @@ class Epoch:
         self._paths: dict[str, int] = {}
         self._bytes = 0
         self._members: dict[int, Callable[[], None]] = {}
+        self.successors: dict[str, Callable[[], None]] = {}
         self.claims: dict[str, Promise[bool] | None] = {}
 
     @property
@@ -73,9 +75,9 @@ class Epoch:
         """Something sent at `sent` was answered."""
         self.belief.acknowledge(sent, now())
 
-    def request(self) -> str:
-        """A name for a request, unique within the session."""
-        return encode_request(next(self._numbers))
+    def request(self) -> int:
+        """A number for a request: unique within the session, and rising."""
+        return next(self._numbers)
 
     def end(self, reason: str) -> None:
         """It is over: tell everything that stands on it, once. On the loop."""

@@ -29,6 +29,7 @@ from zkcoord.zk.call import Call, Reply
 from zkcoord.zk.clock import now
 from zkcoord.zk.connection import HardenedConnection, QuietHandler
 from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.folders import Folders
 from zkcoord.zk.loop import Loop, Timer, Worker
 from zkcoord.zk.names import parent
 from zkcoord.zk.promise import Promise
@@ -40,6 +41,8 @@ log = logging.getLogger("zkcoord")
 
 _kazoo_log = logging.getLogger("zkcoord.kazoo")  # what matters of it is said by us
 _kazoo_log.setLevel(logging.CRITICAL)
+
+_GUEST_S = 0.01
 
 Listener = Callable[[str], object]
 
@@ -55,6 +58,7 @@ class Link:
         self.loop = Loop(f"zkcoord-loop-{name}")
         self.dispatcher = Worker(f"zkcoord-calls-{name}")
         self.watches = WatchTable(self)
+        self.folders = Folders(self)
         self.epoch: Epoch | None = None
         self.connected = False
         self.why_down = "not connected yet"
@@ -114,9 +118,11 @@ class Link:
         """Wait for the threads; whether they have all ended."""
         if not self._running or os.getpid() != self._pid:
             return True
-        if not self.loop.join(max(0.0, deadline - now())):
-            return False
-        return self.dispatcher.join(max(0.0, deadline - now()))
+        return (
+            self.loop.join(max(0.0, deadline - now()))
+            and self._connection.join(max(0.0, deadline - now()))
+            and self.dispatcher.join(max(0.0, deadline - now()))
+        )
 
     def check_open(self) -> None:
         """Raise SessionClosed unless the session can be used by this process."""
@@ -146,6 +152,14 @@ class Link:
             self.dispatcher.post(listener, state)
 
     # --- what the connection reports, on its thread ---------------------------------------------
+
+    def welcome(self) -> None:
+        """The thread begins."""
+        self.loop.welcome()
+
+    def turn(self) -> None:
+        """Run what follows from the news, but not for so long that pings are late."""
+        self.loop.turn(_GUEST_S)
 
     def established(self, session: int, timeout: float, sent: float) -> None:
         """A link stands."""
@@ -281,12 +295,18 @@ class Link:
         """A path without the chroot."""
         return path[len(self.chroot) :] or "/"
 
+    def prepare(
+        self, request: Request, on_reply: Reply, *, epoch: Epoch | None = None, verb: str = ""
+    ) -> Call:
+        """A call for `submit`: the reply may come before `submit` returns."""
+        what = f"{verb or type(request).__name__} {self.relative(request.path)}"
+        return Call(request, on_reply, what, session=None if epoch is None else epoch.id)
+
     def call(
         self, request: Request, on_reply: Reply, *, epoch: Epoch | None = None, verb: str = ""
     ) -> Call:
         """Send a request with absolute paths; `on_reply` runs on the loop, exactly once."""
-        what = f"{verb or type(request).__name__} {self.relative(request.path)}"
-        call = Call(request, on_reply, what, session=None if epoch is None else epoch.id)
+        call = self.prepare(request, on_reply, epoch=epoch, verb=verb)
         self.submit(call)
         return call
 

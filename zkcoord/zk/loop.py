@@ -1,16 +1,20 @@
 """The two threads of a session besides kazoo's own.
 
 All state machines of zkcoord run on the *loop*: replies, watch events and timers reach them there,
-one after the other, so they need no locks. They never block. What a user registered runs on the
-*dispatcher*, a thread of its own, and may block or call anything: it only delays other callbacks.
+one after the other, so they need no locks. They never block. The loop has a thread, but the
+connection's thread may take its turn instead when it has brought news: that saves a change of
+threads for every reply. What a user registered runs on the *dispatcher*, a thread of its own, and
+may block or call anything: it only delays other callbacks.
 """
 
 from __future__ import annotations
 
 import heapq
 import logging
+import math
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -23,6 +27,7 @@ Thunk = tuple[Callable[..., object], tuple[Any, ...]]
 
 # Timers run on a clock that counts the machine's sleep, waiting does not: look at least this often.
 _NAP_S = 1.0
+_IDLE_S = 3600.0
 _PURGE_MIN = 1024
 
 
@@ -42,6 +47,13 @@ class Timer:
             self.call = None
             self.args = ()
             self._loop.timer_cancelled()
+
+    def fire(self) -> None:
+        """Call, unless it was cancelled meanwhile."""
+        call, args = self.call, self.args
+        self.call = None
+        if call is not None:
+            call(*args)
 
 
 class Worker:
@@ -70,29 +82,71 @@ class Worker:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def inside(self) -> bool:
-        """Whether the caller runs on this thread."""
-        return self._thread is threading.current_thread()
-
     def _run(self) -> None:
         while (thunk := self._queue.get()) is not None:
             run(thunk)
             del thunk
 
 
-class Loop(Worker):
-    """A worker with timers."""
+class Loop:
+    """Runs posted calls one after the other, and timers."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
+        self._items: deque[Thunk] = deque()
+        self._turn = threading.Lock()
+        self._wake: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._guest = 0
+        self._ending = False
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = count()
         self._lock = threading.Lock()
         self._wakes_at = 0.0
         self._cancelled = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def post(self, call: Callable[..., object], *args: Any) -> None:
+        """Run `call(*args)` after everything posted before. From any thread."""
+        self._items.append((call, args))
+        if threading.get_ident() != self._guest:
+            self._wake.put(True)
+
+    def welcome(self) -> None:
+        """The calling thread promises to call `turn` soon after every `post` of its own."""
+        self._guest = threading.get_ident()
+
+    def turn(self, seconds: float = math.inf) -> None:
+        """Run what is posted, unless another thread is at it: that one will.
+
+        After so many seconds what is left is handed to the loop's own thread.
+        """
+        while self._items and self._turn.acquire(blocking=False):
+            try:
+                end = math.inf if seconds == math.inf else now() + seconds
+                while self._items and now() < end:
+                    run(self._items.popleft())
+            finally:
+                self._turn.release()
+            if self._items and seconds != math.inf:
+                self._wake.put(True)
+                return
+
+    def stop(self) -> None:
+        """End the thread once everything posted before has run."""
+        self.post(self._end)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread's end."""
+        if self._thread.ident is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     def call_at(self, when: float, call: Callable[..., object], *args: Any) -> Timer:
-        """Run `call(*args)` on the loop at `when` (of :func:`zkcoord.zk.clock.now`) or soon after.
+        """Run `call(*args)` at `when` (of :func:`zkcoord.zk.clock.now`) or soon after.
 
         From any thread.
         """
@@ -101,7 +155,7 @@ class Loop(Worker):
             heapq.heappush(self._timers, (when, next(self._numbers), timer))
             wake = when < self._wakes_at
         if wake:
-            self._queue.put((_nothing, ()))
+            self._wake.put(True)
         return timer
 
     def timer_cancelled(self) -> None:
@@ -113,41 +167,37 @@ class Loop(Worker):
                 heapq.heapify(self._timers)
                 self._cancelled = 0
 
-    def _due(self) -> Timer | float:
-        """A timer to run, or how long to wait for the next."""
+    def _end(self) -> None:
+        self._ending = True
+        self._wake.put(True)
+
+    def _due(self) -> float:
+        """Post the timers that are due; how long to wait for the next."""
         with self._lock:
             moment = now()
             while self._timers:
                 when, _, timer = self._timers[0]
                 if timer.call is None:
-                    heapq.heappop(self._timers)
                     self._cancelled -= 1
-                    continue
-                if when <= moment:
-                    heapq.heappop(self._timers)
-                    return timer
-                self._wakes_at = min(when, moment + _NAP_S)
-                return self._wakes_at - moment
-            self._wakes_at = moment + 3600.0
-            return 3600.0
+                elif when <= moment:
+                    self._items.append((timer.fire, ()))
+                else:
+                    self._wakes_at = min(when, moment + _NAP_S)
+                    return self._wakes_at - moment
+                heapq.heappop(self._timers)
+            self._wakes_at = moment + _IDLE_S
+            return _IDLE_S
 
     def _run(self) -> None:
-        while True:
-            due = self._due()
-            if isinstance(due, Timer):
-                call, args = due.call, due.args
-                due.call = None
-                if call is not None:
-                    run((call, args))
-                continue
+        while not self._ending:
+            wait = self._due()
+            self.turn()
             try:
-                thunk = self._queue.get(timeout=due)
+                self._wake.get(timeout=wait)
+                while True:
+                    self._wake.get_nowait()
             except queue.Empty:
                 continue
-            if thunk is None:
-                return
-            run(thunk)
-            del thunk
 
 
 def run(thunk: Thunk) -> None:
@@ -157,7 +207,3 @@ def run(thunk: Thunk) -> None:
         call(*args)
     except Exception:
         log.exception("error in a callback of zkcoord")
-
-
-def _nothing() -> None:
-    """Wake a loop up."""
