@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.fleet import Fleet, fleet, wait_for
+from zkcoord import Queue
 from zkcoord.core.records import VERSION, Batch, TermOpened
 from zkcoord.kafka import Admin, LogAppender
 
@@ -72,14 +73,20 @@ def test_two_schedulers_started_at_once(crew: Fleet) -> None:
 
 @pytest.mark.parametrize("point", ["before-output", "after-output"])
 def test_scheduler_dies_between_append_and_watermark(crew: Fleet, point: str) -> None:
-    doomed = crew.add_scheduler("doomed", "--crash", point, "--crash-after", "5")
+    doomed = crew.add_scheduler("doomed", "--crash", point, "--crash-after", "15")
     crew.leader()
     crew.add_scheduler()
     crew.add_agent()
-    crew.add_agent()
-    ids = set(crew.submit(300, seconds=0.005))
-    wait_for("the crash point", lambda: not doomed.alive)
-    assert "crash point reached" in doomed.text()
+    with Queue(crew.queue, kafka=crew.kafka, zookeeper=crew.zookeeper) as queue:
+        tickets = [
+            queue.submit_raw_nowait("nap", kwargs={"seconds": 0.01, "answer": n})
+            for n in range(200)
+        ]
+        wait_for("the crash point", lambda: not doomed.alive)
+        assert "crash point reached" in doomed.text()
+        # A result that was decided and not sent must be sent by the next leader.
+        assert [ticket.result(timeout=60) for ticket in tickets] == list(range(200))
+    ids = {ticket.id for ticket in tickets}
     wait_for("all to end", lambda: crew.history_if_ended(ids), timeout=60)
     crew.check(ids)
 
