@@ -1,4 +1,4 @@
-"""The hardened connection over TLS: whole records are read, and only the given authority is trusted.
+"""The hardened connection over TLS: whole records are read, only the given authority is trusted.
 
 Changes 8 and 10 of zkcoord.zk.connection.
 """
