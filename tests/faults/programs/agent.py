@@ -1,14 +1,42 @@
-"""An agent process for the fault tests: ``python -m tests.faults.programs.agent``."""
+"""An agent process for the fault tests: ``python -m tests.faults.programs.agent``.
+
+``--crash`` arms a point at which the process kills itself, by replacing a part of the shell here,
+in the test's program: the product has no such switches.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
+import os
+import signal
 import sys
+import time
+from typing import Any
 
-from zkcoord import Agent, Queue
+from zkcoord import Agent, Queue, TaskContext
 from zkcoord.config import AgentConfig, SessionConfig
+from zkcoord.core.records import DidSucceed
+from zkcoord.queue.reporter import Reporter
+
+
+def die() -> None:
+    sys.stderr.write("crash point reached\n")
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_before_reporting() -> None:
+    """Die when a handler has finished, before anybody is told."""
+    add = Reporter.add
+
+    def deadly(self: Reporter, report: Any) -> None:
+        if isinstance(report, DidSucceed):
+            die()
+        add(self, report)
+
+    Reporter.add = deadly  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -19,7 +47,12 @@ def main() -> None:
     parser.add_argument("--ledger")
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--session-timeout", type=float, default=4.0)
+    parser.add_argument("--drain", type=float, default=5.0)
+    parser.add_argument("--grace", type=float, default=5.0)
+    parser.add_argument("--crash", choices=("before-report",))
     args = parser.parse_args()
+    if args.crash:
+        die_before_reporting()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
@@ -37,9 +70,25 @@ def main() -> None:
     async def fail() -> None:
         raise ValueError("on purpose")
 
+    @queue.task()
+    async def hang_first(ctx: TaskContext, times: int = 1) -> int:
+        if ctx.attempt <= times:
+            await asyncio.sleep(3600)
+        return ctx.attempt
+
+    @queue.task()
+    def stubborn(seconds: float) -> None:
+        time.sleep(seconds)  # and does not hear that it should stop
+
+    @queue.task()
+    def deadly() -> None:
+        die()
+
     Agent(
         queue,
-        config=AgentConfig(slots=args.slots, ledger=args.ledger, drain_s=5.0),
+        config=AgentConfig(
+            slots=args.slots, ledger=args.ledger, drain_s=args.drain, grace_s=args.grace
+        ),
         session=SessionConfig(timeout_s=args.session_timeout),
     ).run()
 

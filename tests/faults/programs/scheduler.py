@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--session-timeout", type=float, default=4.0)
     parser.add_argument("--checkpoint-after", type=float, default=30.0)
+    parser.add_argument("--cancel-after", type=float, default=30.0)
     parser.add_argument("--crash", choices=("before-output", "after-output"))
     parser.add_argument("--crash-after", type=int, default=3)
     args = parser.parse_args()
@@ -64,6 +65,7 @@ def main() -> None:
         name=args.name,
         session=SessionConfig(timeout_s=args.session_timeout, margin_s=0.5),
         config=SchedulerConfig(
+            cancel_s=args.cancel_after,
             checkpoint_after_s=args.checkpoint_after,
             checkpoint_every_s=min(5.0, args.checkpoint_after),
         ),
