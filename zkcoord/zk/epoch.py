@@ -50,6 +50,7 @@ class Epoch:
         self.reason = ""
         self._numbers = count(1)
         self._lock = threading.Lock()
+        self._ended = False
         self._bytes_max = ephemeral_bytes_max
         self._paths: dict[str, int] = {}
         self._bytes = 0
@@ -82,19 +83,27 @@ class Epoch:
     def end(self, reason: str) -> None:
         """It is over: tell everything that stands on it, once. On the loop."""
         self.belief.end()
-        if super(LostSignal, self.lost).is_set():
+        if self._ended:
             return
         self.reason = reason
         with self._lock:
+            self._ended = True
             members, self._members = self._members, {}
         for ended in members.values():
             ended()
         self.lost.set()
 
     def join(self, member: object, ended: Callable[[], None]) -> None:
-        """Call `ended` on the loop when the session is over, unless `leave` comes first."""
+        """Call `ended` when the session is over, unless `leave` comes first.
+
+        On the loop; at once, here, when it is over already.
+        """
         with self._lock:
-            self._members[id(member)] = ended
+            late = self._ended
+            if not late:
+                self._members[id(member)] = ended
+        if late:
+            ended()
 
     def leave(self, member: object) -> None:
         """Forget a member."""
