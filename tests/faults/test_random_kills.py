@@ -1,6 +1,6 @@
 """Random kills of everything, seeded; the log, the inboxes and the agents' ledgers must agree.
 
-``ZKCOORD_KILL_SEEDS`` and ``ZKCOORD_KILL_TASKS`` set how much: 2 seeds over 600 tasks by default,
+``ZKCOORD_KILL_SEEDS`` and ``ZKCOORD_KILL_TASKS`` set how much: 2 seeds over 400 tasks by default,
 20 over 5,000 for the long run.
 """
 
@@ -20,7 +20,7 @@ from zkcoord.config import QueueConfig
 from zkcoord.local import Stack
 
 SEEDS = int(os.environ.get("ZKCOORD_KILL_SEEDS", "2"))
-TASKS = int(os.environ.get("ZKCOORD_KILL_TASKS", "600"))
+TASKS = int(os.environ.get("ZKCOORD_KILL_TASKS", "400"))
 SESSION_S = 3.0
 PRIORITIES = ("critical", "high", "normal", "low")
 
@@ -107,7 +107,7 @@ def test_every_task_ends_once_whatever_is_killed(
                     return
                 got = crew.submit(20, seconds=seconds, priority=priority, prefix=f"{n}")
                 ids.update(got)
-                time.sleep(8 / len(plan))
+                time.sleep(5 / len(plan))
 
         submitting = threading.Thread(target=submit)
         submitting.start()
