@@ -148,13 +148,9 @@ def start_delays(crew: Fleet, *, rate: float, seconds: float, priority: Priority
     starts: dict[str, float] = {}
 
     def all_started() -> bool:
-        starts.update(
-            {
-                e["id"]: e["at"]
-                for e in crew.ledgers()
-                if e["event"] == "start" and e["attempt"] == 1
-            }
-        )
+        for entry in crew.ledgers():
+            if entry["event"] == "start":
+                starts[entry["id"]] = min(entry["at"], starts.get(entry["id"], entry["at"]))
         return submitted.keys() <= starts.keys()
 
     wait_for("every start in the ledgers", all_started, timeout=60)
