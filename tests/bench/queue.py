@@ -244,7 +244,7 @@ def rows(kafka: str, zookeeper: str, count: int = TASKS) -> list[Row]:
     with crew_of(kafka, zookeeper, agents=(fast, fast), config=patient()) as crew:
         found += throughput(crew, count)
         found += admission(crew)
-    with crew_of(kafka, zookeeper, agents=("--slots 16", "--slots 16"), config=patient()) as crew:
+    with crew_of(kafka, zookeeper, agents=("--slots 100",) * 2, config=patient()) as crew:
         found += submit_to_start(crew, 20.0)
     classes = patient().classes
     reserved = (ClassConfig(budget_s=86400.0, floor=0.4, reserved_slots=1), *classes[1:])
