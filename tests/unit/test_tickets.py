@@ -54,7 +54,7 @@ def test_the_way_of_a_ticket() -> None:
     assert made.state == "submitted"
     assert made.confirmed.result(0) == 7
     assert not made.done()
-    with pytest.raises(ResultTimeout, match=r"t1 \(mail.send\).*zkcoord task show mail t1") as caught:
+    with pytest.raises(ResultTimeout, match=r"t1 \(mail.send\).*show mail t1") as caught:
         made.result(timeout=0)
     assert caught.value.retriable
     settle(made, SUCCESS)
