@@ -229,6 +229,7 @@ def test_what_a_record_that_was_not_sent_raises(code: Any, kind: Any) -> None:
         (KafkaError._TIMED_OUT, BrokerUnavailable),
         (KafkaError._ALL_BROKERS_DOWN, BrokerUnavailable),
         (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, BrokerUnavailable),
+        (KafkaError._NOENT, BrokerUnavailable),
         (KafkaError._AUTHENTICATION, StreamDenied),
         (KafkaError.CLUSTER_AUTHORIZATION_FAILED, StreamDenied),
         (KafkaError._UNKNOWN_TOPIC, TopicMismatch),

@@ -69,6 +69,7 @@ AWAY = frozenset(
         KafkaError._RESOLVE,
         KafkaError._SSL,
         KafkaError._WAIT_COORD,
+        KafkaError._NOENT,  # no partition of a topic has a leader, says a request for offsets
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError.LEADER_NOT_AVAILABLE,
