@@ -71,9 +71,10 @@ def main() -> None:
         raise ValueError("on purpose")
 
     @queue.task()
-    async def hang_first(ctx: TaskContext, times: int = 1) -> int:
+    async def hang_first(ctx: TaskContext, times: int = 1, seconds: float = 0.0) -> int:
         if ctx.attempt <= times:
             await asyncio.sleep(3600)
+        await asyncio.sleep(seconds)
         return ctx.attempt
 
     @queue.task()
