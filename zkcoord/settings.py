@@ -277,7 +277,6 @@ def _build(values: Values, context: str | None, warnings: list[str]) -> Settings
     try:
         session = SessionConfig(
             timeout_s=float(timeout),
-            margin_s=min(0.5, float(timeout) / 8),
             connect_timeout_s=float(connect),
             tls=tls["zookeeper"],
             sasl=sasl["zookeeper"],

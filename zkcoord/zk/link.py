@@ -165,7 +165,7 @@ class Link:
         """A link stands."""
         epoch = self._acking
         if epoch is None or epoch.id != session:
-            belief = Belief(sent, timeout, self.config.margin_s)
+            belief = Belief(sent, timeout, self.config.margin)
             epoch = Epoch(session, belief, self.dispatcher, self.config.ephemeral_bytes_max)
             self._acking = epoch
         else:

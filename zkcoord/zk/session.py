@@ -55,9 +55,7 @@ class Session:
         if not hosts.strip() or hosts.startswith("/"):
             raise ConfigError(f"Session: hosts {hosts!r}: at least one host:port is needed")
         if config is None:
-            wanted = 10.0 if timeout is None else timeout
-            margin = min(0.5, wanted / 8) if wanted > 0 else 0.5
-            config = SessionConfig(timeout_s=wanted, margin_s=margin)
+            config = SessionConfig() if timeout is None else SessionConfig(timeout_s=timeout)
         self.name = name
         self.config = config
         self.link = Link(hosts, config, name=name)
