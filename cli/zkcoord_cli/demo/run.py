@@ -36,7 +36,7 @@ SESSION_TIMEOUT_S = 4.0
 START_S = 60.0
 QUEUE = QueueConfig(
     classes=(
-        ClassConfig(budget_s=2.0, floor=0.40, reserved_slots=1),
+        ClassConfig(budget_s=2.0, floor=0.40),
         ClassConfig(budget_s=5.0, floor=0.30),
         ClassConfig(budget_s=10.0, floor=0.10),
         ClassConfig(budget_s=2.0, floor=0.05),

@@ -22,20 +22,19 @@ CALL_TIMEOUT_S = 30.0
 
 _plan = read_plan()
 queue = Queue(_plan.queue, kafka=_plan.kafka, zookeeper=_plan.zookeeper, namespace=_plan.namespace)
-_clients: list[httpx.AsyncClient] = []
 
 
 def _client() -> httpx.AsyncClient:
     """One client per agent process; its connections are reused by all attempts."""
-    if not _clients:
-        headers = {}
-        if _plan.api_key_file:
-            key = Path(_plan.api_key_file).read_text(encoding="utf-8").strip()
-            headers["Authorization"] = f"Bearer {key}"
-        _clients.append(
-            httpx.AsyncClient(base_url=_plan.base_url, headers=headers, timeout=CALL_TIMEOUT_S)
-        )
-    return _clients[0]
+    headers = {}
+    if _plan.api_key_file:
+        key = Path(_plan.api_key_file).read_text(encoding="utf-8").strip()
+        headers["Authorization"] = f"Bearer {key}"
+    return httpx.AsyncClient(base_url=_plan.base_url, headers=headers, timeout=CALL_TIMEOUT_S)
+
+
+# Made here, before the agent joins: loading the authorities' certificates takes a while.
+_http = _client()
 
 
 @queue.task(name="summarise", attempts=20, timeout=60)
@@ -70,7 +69,7 @@ async def ponder(seconds: float) -> None:
 async def _ask(prompt: str) -> str:
     """One chat completion. A refusal for its rate is a retry at the time the endpoint names."""
     body = {"model": _plan.model, "messages": [{"role": "user", "content": prompt}]}
-    response = await _client().post("/v1/chat/completions", json=body)
+    response = await _http.post("/v1/chat/completions", json=body)
     if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
         raise Retry("rate limited", delay=_retry_after(response))
     response.raise_for_status()
