@@ -86,6 +86,8 @@ def test_unknown_pressure_slows_a_little_and_refuses_nothing(desk: Desk, missing
 
 
 def test_a_znode_that_is_no_pressure(desk: Desk) -> None:
-    desk.session.nodes.set(pressure_path(desk.name), b"rubbish")
     with desk.queue() as queue:
+        assert queue.submit_raw("t").verdict.kind == "accept"
+        desk.session.nodes.set(pressure_path(desk.name), b"rubbish")
+        until("the rubbish", lambda: queue.pressure() is None)
         assert queue.submit_raw("t").verdict.reason == "unknown"
