@@ -36,6 +36,10 @@ RECORD_REPORTS = 2000
 RECORD_BYTES = 500_000
 """A record is closed when its results and errors reach this many bytes."""
 
+BUSY_REPORTS = 8
+BUSY_FACTOR = 3
+"""After a flush of `BUSY_REPORTS` reports the next waits `BUSY_FACTOR` times as long."""
+
 POLL_S = 0.005
 RETRY_S = (0.1, 2.0)  # first and longest pause before sending again
 
@@ -77,7 +81,8 @@ class Reporter:
         open_producer: makes a producer; called again when one broke.
         topic: the reports topic.
         agent: the agent's name, told in every record.
-        report_s: the longest a report waits for others, seconds.
+        report_s: the longest a report waits for others, seconds; `BUSY_FACTOR` times as long
+            after a flush of many reports.
     """
 
     def __init__(
@@ -94,7 +99,7 @@ class Reporter:
         self._producer = open_producer()
         self._topic = topic
         self._agent = agent
-        self._report_s = report_s
+        self._report_s = self._wait_s = report_s
         self._news: list[Attempt] = []
         self._reports: list[Report] = []
         self._flushing: asyncio.TimerHandle | None = None
@@ -171,6 +176,8 @@ class Reporter:
             return
         self._tell_news()
         reports, self._reports = self._reports, []
+        # Under load fewer, larger records: a record costs broker and leader more than a report.
+        self._wait_s = self._report_s * (BUSY_FACTOR if len(reports) >= BUSY_REPORTS else 1)
         size, begin = 0, 0
         for end, report in enumerate(reports):
             size += _size(report)
@@ -196,7 +203,7 @@ class Reporter:
 
     def _soon(self) -> None:
         if self._flushing is None:
-            self._flushing = self._loop.call_later(self._report_s, self.flush)
+            self._flushing = self._loop.call_later(self._wait_s, self.flush)
 
     def _tell_news(self) -> None:
         news, self._news = self._news, []
