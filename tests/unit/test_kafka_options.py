@@ -42,7 +42,6 @@ def reader_properties(config: Any = PLAIN, **changes: Any) -> Any:
         "prefetch_records": 100,
         "isolation": "read_committed",
         "wait_s": 0.1,
-        "eof": False,
     }
     return options.reader_properties(config, **(settings | changes))
 

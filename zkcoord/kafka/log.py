@@ -137,6 +137,11 @@ class LogReader:
         """Records not read yet, as far as known; no network."""
         return self._reader.lag()[self._key]
 
+    @property
+    def stalls(self) -> int:
+        """As :attr:`Reader.stalls`."""
+        return self._reader.stalls
+
     def seek(self, offset: int) -> None:
         """Go on from `offset`."""
         self._reader.seek(self._key, offset)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -20,21 +20,18 @@ from confluent_kafka import (
 from confluent_kafka import Consumer as Client
 
 from zkcoord.config import KafkaConfig
-from zkcoord.core.attributes import UNREADABLE_HEADER
 from zkcoord.errors import BrokerUnavailable, RecordsTrimmed, ZkcoordError
 from zkcoord.kafka import codes, translate
 from zkcoord.kafka.handle import Handle, log
+from zkcoord.kafka.messages import records_of
 from zkcoord.kafka.options import reader_properties
 from zkcoord.kafka.record import BEGINNING, END, Partition, Record
+from zkcoord.kafka.standstill import ASK_S, STALL_S, Standstill
 
 DEFAULT_GROUP = "zkcoord.reader"
 
 _LOGICAL = {BEGINNING: OFFSET_BEGINNING, END: OFFSET_END}
 _ASK_S = 2.0
-
-# For a name that is not UTF-8 the binding returns a broken list, with an error set beside it. A
-# plain call may not notice once the interpreter has specialised it; this one raises SystemError.
-_headers_of = operator.methodcaller("headers")
 
 
 class Reader(Handle):
@@ -42,6 +39,10 @@ class Reader(Handle):
 
     For one thread at a time. Use one reader per priority class: what a reader has prefetched comes
     out in the order of its fetches, whatever its partition.
+
+    A partition that stands still for `stall_s` seconds or longer although records wait in it is
+    read anew from its position; if that does not help with a new client, then more and more
+    rarely. To notice, `read` asks the brokers now and then when it finds nothing (0.25 s at most).
 
     Args:
         config: how to reach Kafka.
@@ -52,11 +53,13 @@ class Reader(Handle):
         isolation: ``read_committed`` hides open and aborted transactions.
         wait_s: how long an idle fetch waits at the broker. No bound on latency: data that arrives
             ends the wait. It bounds how long `seek` and a second `assign` take to work.
-        eof: makes `at_end` usable for topics that are written in transactions.
+        eof: makes `at_end` usable, and lets `read` return at once when the end is reached.
 
     Raises:
         ConfigError: a bad bound, or a refused property in ``config.librdkafka``.
     """
+
+    stall_s: ClassVar[float] = STALL_S
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class Reader(Handle):
         eof: bool = False,
     ) -> None:
         super().__init__(config, client_id)
-        properties = reader_properties(
+        self._properties = reader_properties(
             config,
             client_id=client_id,
             group=group,
@@ -79,15 +82,17 @@ class Reader(Handle):
             prefetch_records=prefetch_records,
             isolation=isolation,
             wait_s=wait_s,
-            eof=eof,
         )
+        self._eof = eof
+        self._standstill = Standstill(self.stall_s)
+        self._stalls = 0
         self._positions: dict[Partition, int] = {}
         self._known_ends: dict[Partition, int] = {}
         self._at_end: set[Partition] = set()
         self._handles: dict[Partition, TopicPartition] = {}
         self._failures: list[ZkcoordError] = []
         self._held: deque[Any] = deque()
-        self._open(Client, properties)
+        self._open(Client, self._properties)
 
     def partitions(self, topic: str, timeout: float) -> list[int]:
         """Partition numbers of a topic, asked from a broker.
@@ -113,29 +118,20 @@ class Reader(Handle):
         shows in `read`. For a partition that was added a moment ago call `partitions` first, or
         the client may take ten seconds to notice it.
         """
-        client = self._use()
-        try:
-            client.assign(
-                [
-                    TopicPartition(topic, partition, _LOGICAL.get(offset, offset))
-                    for (topic, partition), offset in positions.items()
-                ]
-            )
-        except KafkaException as error:
-            raise self._translated(error, "assign") from error
+        self._assign(positions)
         self._positions = dict(positions)
         self._handles = {key: TopicPartition(*key) for key in positions}
         self._known_ends = {k: end for k, end in self._known_ends.items() if k in positions}
         self._at_end.clear()
         self._failures.clear()
-        self._held.clear()
+        self._standstill.assigned(positions, time.monotonic())
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on from `offset` in one of the assigned partitions.
 
         Works whatever state the partition is in: it is assigned anew, the others keep theirs.
         """
-        self.assign({**self._positions, partition: offset})
+        self.assign({**self._standstill.starts(self._positions), partition: offset})
 
     def read(self, limit: int, timeout: float) -> list[Record]:
         """Up to `limit` records; waits at most `timeout` seconds for the first one.
@@ -148,51 +144,27 @@ class Reader(Handle):
                 end, after records were lost). Raised again until `seek` or `assign`.
             TopicMismatch, StreamDenied: the topic is missing or may not be read.
         """
-        client = self._use()
         if self._failures:
             raise self._failure()
-        # consume(n, t) waits for n messages or the whole t; poll returns with the first.
-        try:
-            first = self._held.popleft() if self._held else client.poll(timeout)
-            if first is None:
-                return []
-            more = [] if limit == 1 or self._held else client.consume(limit - 1, 0)
-        except KafkaException as raised:
-            raise translate.stream_error(translate.of(raised), "read", self._causes) from raised
-        records: list[Record] = []
-        add = records.append
-        positions = self._positions
-        for message in (first, *more):
-            error = message.error()
-            if error is not None:
-                self._met(error, message)
-                continue
-            topic, partition, offset = message.topic(), message.partition(), message.offset()
-            positions[topic, partition] = offset + 1
-            kind, stamp = message.timestamp()
-            try:
-                headers = _headers_of(message) or []
-            except SystemError:  # a name is not UTF-8
-                headers = [(UNREADABLE_HEADER, None)]
-            add(
-                Record(
-                    topic,
-                    partition,
-                    offset,
-                    stamp / 1000 if kind else 0.0,
-                    message.key(),
-                    message.value(),
-                    headers,
-                )
-            )
-        if records and self._at_end:
-            self._at_end.difference_update({(r.topic, r.partition) for r in records})
-        if self._failures and not records:
-            raise self._failure()
-        return records
+        deadline = time.monotonic() + timeout
+        wait = timeout
+        while True:
+            messages = self._take(limit, min(wait, self.stall_s))
+            if messages:
+                records = self._records(messages)
+                if records or self._eof:
+                    return records
+            now = time.monotonic()
+            if not messages:
+                if now >= self._standstill.due:
+                    self._look_after(now)
+                if now >= deadline:
+                    return []
+            # Behind a notice records may wait: at the deadline one more look takes no time.
+            wait = max(0.0, deadline - now)
 
     def positions(self) -> dict[Partition, int]:
-        """Offset of the next record per partition; as assigned until the first record came."""
+        """Offset of the next record per partition; as assigned until a record or the end came."""
         return dict(self._positions)
 
     def lag(self) -> dict[Partition, int]:
@@ -236,6 +208,11 @@ class Reader(Handle):
             if key in self._positions:
                 self._known_ends[key] = end
 
+    @property
+    def stalls(self) -> int:
+        """How often a partition that stood still was read anew."""
+        return self._stalls
+
     def causes(self) -> str:
         """Why the brokers are out of reach, as far as the client said so lately; or empty."""
         return self._causes.text()
@@ -256,6 +233,71 @@ class Reader(Handle):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _take(self, limit: int, timeout: float) -> Sequence[Any]:
+        """Up to `limit` of the client's messages: records, and notices in the place of records."""
+        client = self._use()
+        # consume(n, t) waits for n messages or the whole t; poll returns with the first.
+        try:
+            first = self._held.popleft() if self._held else client.poll(timeout)
+            if first is None:
+                return ()
+            more = [] if limit == 1 or self._held else client.consume(limit - 1, 0)
+        except KafkaException as raised:
+            raise translate.stream_error(translate.of(raised), "read", self._causes) from raised
+        return (first, *more)
+
+    def _records(self, messages: Sequence[Any]) -> list[Record]:
+        records = records_of(messages, self._positions, self._met)
+        if not records and self._failures:
+            raise self._failure()
+        if records and self._at_end:
+            self._at_end.difference_update({(r.topic, r.partition) for r in records})
+        return records
+
+    def _assign(self, positions: Mapping[Partition, int]) -> None:
+        client = self._use()
+        try:
+            client.assign(
+                [
+                    TopicPartition(topic, partition, _LOGICAL.get(offset, offset))
+                    for (topic, partition), offset in positions.items()
+                ]
+            )
+        except KafkaException as error:
+            raise self._translated(error, "assign") from error
+        self._held.clear()
+
+    def _look_after(self, now: float) -> None:
+        """Read partitions anew that stand still; see standstill.py. Blocks for ASK_S at most."""
+        still = self._standstill.still(self._positions, now)
+        if not still:
+            return
+        asked = [TopicPartition(*place, OFFSET_END) for place in still]
+        try:
+            # Answers, for read_committed, with the beginning of the first open transaction.
+            answers = self._use().offsets_for_times(asked, timeout=ASK_S)
+        except KafkaException as error:
+            log.debug("reader %s: no ends: %s", self._client_id, error)
+            self._standstill.unanswered(now)
+            return
+        ends = {(a.topic, a.partition): a.offset for a in answers if a.error is None}
+        stalled = self._standstill.judge(ends, now)
+        if not stalled:
+            return
+        for place, position, end, offset, times in stalled:
+            log.warning(
+                "topic %r partition %d stands still at offset %d of %d: reading anew from %d%s",
+                *(*place, position, end, offset, " with a new client" if times > 1 else ""),
+            )
+            self._positions[place] = offset
+        self._stalls += len(stalled)
+        if any(times > 1 for *_, times in stalled):
+            stuck = self._native
+            self._open(Client, self._properties)
+            # A stuck client may take its time, or for ever.
+            threading.Thread(target=stuck.close, name="zkcoord-stuck", daemon=True).start()
+        self._assign(self._standstill.starts(self._positions))
 
     def _failure(self) -> ZkcoordError:
         """The oldest failure. A hole stays until `seek`: trying again must not read past it."""
@@ -300,7 +342,8 @@ class Reader(Handle):
         key = (message.topic() or "", message.partition() or 0)
         if code == codes.END_OF_PARTITION:
             self._positions[key] = message.offset() or 0
-            self._at_end.add(key)
+            if self._eof:
+                self._at_end.add(key)
         elif code in codes.PASSING:
             log.debug("reader %s: %s", self._client_id, error)
         elif code in codes.TRIMMED:
