@@ -42,7 +42,8 @@ class Reader(Handle):
 
     A partition that stands still for `stall_s` seconds or longer although records wait in it is
     read anew from its position; if that does not help with a new client, then more and more
-    rarely. To notice, `read` asks the brokers now and then when it finds nothing (0.25 s at most).
+    rarely. To notice it, `read` asks the brokers for the ends of partitions that have not moved,
+    once in `stall_s` seconds, rarely while there is no answer, and waits 0.25 s for it at most.
 
     Args:
         config: how to reach Kafka.
@@ -86,6 +87,7 @@ class Reader(Handle):
         self._eof = eof
         self._standstill = Standstill(self.stall_s)
         self._stalls = 0
+        self._drained = False  # all that was fetched is read
         self._positions: dict[Partition, int] = {}
         self._known_ends: dict[Partition, int] = {}
         self._at_end: set[Partition] = set()
@@ -125,6 +127,7 @@ class Reader(Handle):
         self._at_end.clear()
         self._failures.clear()
         self._standstill.assigned(positions, time.monotonic())
+        self._drained = False
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on from `offset` in one of the assigned partitions.
@@ -146,22 +149,22 @@ class Reader(Handle):
         """
         if self._failures:
             raise self._failure()
-        deadline = time.monotonic() + timeout
-        wait = timeout
+        now = time.monotonic()
+        deadline = now + timeout
         while True:
-            messages = self._take(limit, min(wait, self.stall_s))
+            if self._drained and now >= self._standstill.due:
+                self._look_after(now)
+                now = time.monotonic()
+            messages = self._take(limit, min(max(0.0, deadline - now), self.stall_s))
+            self._drained = len(messages) < limit and not self._held
             if messages:
                 records = self._records(messages)
                 if records or self._eof:
                     return records
             now = time.monotonic()
-            if not messages:
-                if now >= self._standstill.due:
-                    self._look_after(now)
-                if now >= deadline:
-                    return []
-            # Behind a notice records may wait: at the deadline one more look takes no time.
-            wait = max(0.0, deadline - now)
+            # Behind a notice records may wait: then one more look, which takes no time.
+            if not messages and now >= deadline:
+                return []
 
     def positions(self) -> dict[Partition, int]:
         """Offset of the next record per partition; as assigned until a record or the end came."""

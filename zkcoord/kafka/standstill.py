@@ -39,13 +39,13 @@ class Standstill:
     two answers, at least `stall_s` apart, found records beyond the same position, both times with
     nothing fetched in the reader's hands.
 
-    A reader that is not asked to read is not judged: whoever drives this calls it from reads that
-    found nothing, and a pause between those longer than `stall_s` makes the suspicion begin anew.
+    A reader that is not asked to read is not judged: whoever drives this calls it from reads, when
+    all that was fetched is read; a delay of that beyond `stall_s` makes the suspicion begin anew.
 
     Args:
         stall_s: seconds of standing still; also how often the brokers are asked at most, save for
-            a start at END: until the client has found the end that is asked for each second, from
-            the first read on, so that no record that comes after it is skipped.
+            a start at END: until an end is known it is asked for each second, from the first reads
+            on, so that no record that comes after it is skipped.
     """
 
     def __init__(self, stall_s: float) -> None:
