@@ -39,7 +39,8 @@ def command(output: Output, /, settings: Settings, as_json: bool, **chosen: Any)
     """Run 100 model tasks on 8 agents, kill an agent and the leader, and prove nothing was lost.
 
     Uses the servers that the settings name or the running local stack; without either it starts a
-    stack of its own and stops it at the end. Ends with status 1 when a task was lost or doubled.
+    stack of its own and stops it at the end. Ends with status 1 when a task was lost or
+    doubled, 9 when one did not succeed.
 
     \b
     zkcoord demo
@@ -68,4 +69,7 @@ def command(output: Output, /, settings: Settings, as_json: bool, **chosen: Any)
     if not outcome.sound:
         output.error("the run was not sound: something was lost, doubled or broken")
         return ExitCode.UNEXPECTED
+    if report["succeeded"] < report["submitted"]:
+        output.error(f"{report['dead']} tasks ended as dead letters, none was lost")
+        return ExitCode.TASK_FAILED
     return ExitCode.OK

@@ -12,6 +12,7 @@ from zkcoord.errors import Rejected
 
 TASKS_MAX = 1500
 OFFER_S = 6.0
+LAST_WAIT_S = 10.0
 
 
 @dataclass(slots=True)
@@ -28,18 +29,20 @@ class Burst:
 def press(queue: Queue, tick: Callable[[], None]) -> Burst:
     """Submit small LOW tasks as fast as the queue's verdicts allow, for `OFFER_S` seconds.
 
-    A slow-down is waited for by `submit` itself; a refusal is obeyed here.
+    A slow-down is waited for by `submit` itself; a refusal is obeyed here. The last refusal is
+    waited out too, within `LAST_WAIT_S`, so that it shows whether obeying helps.
     """
     burst = Burst()
     until = time.monotonic() + OFFER_S
+    last = until + LAST_WAIT_S
     refused = False
-    while time.monotonic() < until and len(burst.ids) < TASKS_MAX:
+    while len(burst.ids) < TASKS_MAX and time.monotonic() < (last if refused else until):
         tick()
         try:
             ticket = queue.submit_raw("ponder", (0.04,), priority=Priority.LOW, result=False)
         except Rejected as refusal:
             burst.verdicts["reject"] += 1
-            pause = min(refusal.retry_after, max(0.0, until - time.monotonic()))
+            pause = min(refusal.retry_after, max(0.0, last - time.monotonic()))
             burst.waited_s += pause
             _pause(pause, tick)
             refused = True

@@ -34,6 +34,7 @@ class Story:
     attempts: int = 0
     reasons: list[str] = field(default_factory=list)  # why each repeated attempt was repeated
     terminals: list[str] = field(default_factory=list)
+    died_of: str = ""
     started: float = 0.0
     finished: float = 0.0
     _ready: float | None = None
@@ -107,7 +108,7 @@ def _turn(history: History, story: Story, batch: r.Batch, fact: r.Fact) -> None:
             story.started, story.finished = fact.started, fact.finished
         case r.Died():
             story.terminals.append("dead")
-            story.reasons.append(fact.reason)
+            story.died_of = fact.reason
         case r.Discarded():
             story.terminals.append("failed")
         case r.Cancelled():
@@ -121,10 +122,10 @@ def _cause(error: str) -> str:
     return error.partition(":")[0].strip() or "error"
 
 
-def distribution(values: Sequence[float], scale: float = 1000.0) -> dict[str, float]:
-    """Mean, p50, p95, p99 and max of `values` (seconds), in milliseconds."""
+def distribution(values: Sequence[float], scale: float = 1000.0) -> dict[str, float | None]:
+    """Mean, p50, p95, p99 and max of `values` (seconds), in milliseconds; None without values."""
     if not values:
-        return {"mean": 0.0, "p50": 0.0, "p95": 0.0, "p99": 0.0, "max": 0.0}
+        return dict.fromkeys(("mean", "p50", "p95", "p99", "max"))
     ordered = sorted(values)
 
     def at(share: float) -> float:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+import socket
 import tempfile
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from zkcoord.config import ClassConfig, KafkaConfig, QueueConfig, RetryPolicy, SessionConfig
 from zkcoord.core.records import Priority
-from zkcoord.errors import Rejected, StackError
+from zkcoord.errors import ConfigError, Rejected, StackError, ZkcoordError
 from zkcoord.kafka import Admin
 from zkcoord.local import Stack
-from zkcoord.queue.administration import QueueDescription, create_queue
+from zkcoord.queue import topics as queue_topics
+from zkcoord.queue.administration import QueueDescription, create_queue, queue_path
 from zkcoord.queue.handle import Queue
 from zkcoord.settings import Settings
 from zkcoord.zk import Session
@@ -34,6 +37,7 @@ from zkcoord_cli.demo.texts import docstrings
 
 SESSION_TIMEOUT_S = 4.0
 START_S = 60.0
+ENDPOINT_S = 5.0
 QUEUE = QueueConfig(
     classes=(
         ClassConfig(budget_s=2.0, floor=0.40),
@@ -131,6 +135,18 @@ class Demo:
                 return self._job(queue, tail)
         finally:
             self._fleet.stop()
+
+    def tidy(self) -> None:
+        """Remove the demo's queue from servers that outlive it; a failure is only said."""
+        try:
+            with (
+                Session(self._plan.zookeeper, config=SessionConfig()) as session,
+                Admin(self._kafka) as admin,
+            ):
+                queue_topics.delete(admin, self._description.topics)
+                _remove(session, queue_path(self._plan.queue))
+        except ZkcoordError as error:
+            self._screen.say(f"the queue {self._plan.queue} was left behind: {error}")
 
     # --- start ------------------------------------------------------------------------------------
 
@@ -235,7 +251,12 @@ class Demo:
         self._until(lambda: _count_ended(tail) >= total * 0.5, tail, self._options.wait_s)
         leader = tail.history.terms[-1][1]
         outcome.leader_killed_at = self._fleet.kill(leader)
-        self._screen.say(f"SIGKILL to {leader}, the leader")
+        self._screen.say(f"SIGKILL to {leader}, the leader: nobody dispatches until the next leads")
+        terms = len(tail.history.terms)
+        self._until(lambda: len(tail.history.terms) > terms, tail, self._options.wait_s)
+        if len(tail.history.terms) > terms:
+            gap = time.time() - outcome.leader_killed_at
+            self._screen.say(f"{tail.history.terms[-1][1]} leads, {gap:.1f} s later")
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -265,6 +286,13 @@ class Demo:
             self._screen.show(tail.look(), lives)
 
 
+def _remove(session: Session, path: str) -> None:
+    """Remove a znode and all below it."""
+    for name in session.nodes.children(path):
+        _remove(session, f"{path}/{name}")
+    session.nodes.delete(path)
+
+
 def _count_ended(tail: LogTail) -> int:
     return sum(bool(story.terminals) for story in list(tail.history.stories.values()))
 
@@ -272,6 +300,25 @@ def _count_ended(tail: LogTail) -> int:
 def _ended(tail: LogTail, ids: list[str]) -> bool:
     stories = tail.history.stories
     return all(i in stories and stories[i].terminals for i in ids)
+
+
+def check_endpoint(base_url: str) -> None:
+    """Whether somebody listens at `base_url`.
+
+    Raises:
+        ConfigError: it is no http or https URL.
+        StackError: nothing answers there.
+    """
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"--base-url {base_url!r}: must look like https://host[:port][/path]")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname, port), timeout=ENDPOINT_S).close()
+    except OSError as error:
+        raise StackError(
+            f"nothing answers at {base_url}: {error}", hint="check --base-url and the network"
+        ) from error
 
 
 def run_demo(
@@ -289,8 +336,15 @@ def run_demo(
         StackError: servers or processes did not start; logs are kept and named.
         CoordinationError, StreamError: the servers do not answer.
     """
-    kept = folder if folder is not None else Path(tempfile.mkdtemp(prefix="zkcoord-demo-"))
-    kept.mkdir(parents=True, exist_ok=True)
+    if options.base_url is not None:
+        check_endpoint(options.base_url)
+    try:
+        kept = folder if folder is not None else Path(tempfile.mkdtemp(prefix="zkcoord-demo-"))
+        kept.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StackError(
+            f"the folder for logs and files cannot be made: {error}", hint="name another: --folder"
+        ) from error
     sound = False
     try:
         with contextlib.ExitStack() as opened:
@@ -302,6 +356,7 @@ def run_demo(
             else:
                 zookeeper, kafka = settings.need_zookeeper(), settings.need_kafka()
             demo = Demo(options, screen, zookeeper=zookeeper, kafka=kafka, folder=kept)
+            opened.callback(demo.tidy)
             outcome = demo.run()
             sound = outcome.sound
             return outcome

@@ -23,6 +23,13 @@ DEFINITIONS = {
     "leader_gap_s": "SIGKILL of the leader to the next leader's first dispatch",
     "lost": "submitted and confirmed, without a terminal fact in the log",
     "doubled": "with more than one terminal fact",
+    "repeated": "attempts after the first, by why the one before did not end its task",
+    "dead_of": "tasks that ended as dead letters, by reason",
+    "verdicts": "what admission said to the job's submissions",
+    "burst": "small tasks offered for some seconds as fast as verdicts allowed: slow-downs were "
+    "waited for, after a refusal the next try came when told",
+    "files": "the two files that tasks append to under a lock: lines, and what fair fenced locks "
+    "rule out (torn, backward tokens, a task twice)",
     "unmatched_starts": "starts in agents' ledgers without a dispatch of that attempt in the log",
 }
 
@@ -79,6 +86,7 @@ class Outcome:
             "submitted": len(self.submitted),
             "succeeded": len(done),
             "dead": sum("dead" in story.terminals for story in main),
+            "dead_of": dict(Counter(story.died_of for story in main if story.died_of)),
             "lost": sum(i not in stories or not stories[i].terminals for i in everything),
             "doubled": sum(len(story.terminals) > 1 for story in stories.values()),
             "attempts": sum(story.attempts for story in main),
@@ -179,46 +187,49 @@ def _file(found: Findings) -> dict[str, Any]:
 
 def rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     """The report as pairs of label and text."""
-    latency, turnaround, burst = report["latency_ms"], report["turnaround_ms"], report["burst"]
     gap = report["leader_gap_s"]
-
-    def spread(figures: dict[str, float]) -> str:
-        return "  ".join(f"{name} {figures[name]:.1f}" for name in ("mean", "p50", "p95", "p99"))
-
-    def counts(table: dict[str, int]) -> str:
-        return ", ".join(f"{why} {n}" for why, n in sorted(table.items())) or "none"
-
+    efficiency = f"{report['efficiency']:.1%} of the slots' time while tasks waited"
+    if gap is not None:
+        efficiency += f" and somebody led; {report['efficiency_with_gap']:.1%} in all"
     return [
         ("submitted", str(report["submitted"])),
         ("succeeded", str(report["succeeded"])),
-        ("dead", str(report["dead"])),
-        ("lost", str(report["lost"])),
-        ("two terminal facts", str(report["doubled"])),
-        ("attempts", f"{report['attempts']}, repeated for: {counts(report['repeated'])}"),
-        ("starts without dispatch", str(report["unmatched_starts"])),
-        ("killed", f"{report['agents_killed']} agents, {report['leaders_killed']} leaders"),
-        ("gap without a leader", "-" if gap is None else f"{gap:.2f} s until the next dispatch"),
-        ("latency ms", spread(latency)),
-        ("turnaround ms", spread(turnaround)),
-        (
-            "efficiency",
-            f"{report['efficiency']:.1%} while led, {report['efficiency_with_gap']:.1%} in all",
-        ),
-        ("429 from the model", str(report["rate_limited"])),
-        (
-            "shared files",
-            "; ".join(
-                f"{name}: {found['lines']} lines, "
-                + ("unbroken" if found["unbroken"] else "BROKEN")
-                + f", lock wait p99 {found['lock_wait_ms']['p99']:.0f} ms"
-                for name, found in report["files"].items()
-            ),
-        ),
-        ("verdicts", counts(report["verdicts"])),
-        (
-            "burst",
-            f"{burst['succeeded']} of {burst['submitted']} accepted succeeded; verdicts: "
-            + counts(burst["verdicts"])
-            + f"; {burst['refusals_waited_s']:.1f} s waited as told",
-        ),
+        ("dead", _counts(report["dead_of"]) if report["dead"] else "0"),
+        ("lost", f"{report['lost']} without an end in the log"),
+        ("doubled", f"{report['doubled']} with two ends in the log"),
+        ("attempts", f"{report['attempts']}; repeated: {_counts(report['repeated'])}"),
+        ("ledgers", f"{report['unmatched_starts']} starts without a dispatch in the log"),
+        ("killed", f"agents: {report['agents_killed']}, leaders: {report['leaders_killed']}"),
+        ("leader gap", "-" if gap is None else f"{gap:.2f} s from SIGKILL to the next dispatch"),
+        ("latency ms", _spread(report["latency_ms"]) + "  (one attempt, start to end)"),
+        ("turnaround ms", _spread(report["turnaround_ms"]) + "  (submission to end)"),
+        ("efficiency", efficiency),
+        ("429s", f"{report['rate_limited']} from the model, each retried when it said"),
+        *((name, _file_text(found)) for name, found in report["files"].items()),
+        ("verdicts", _counts(report["verdicts"])),
+        ("burst", _burst_text(report["burst"])),
     ]
+
+
+def _burst_text(burst: dict[str, Any]) -> str:
+    return (
+        f"{burst['succeeded']} of {burst['submitted']} succeeded; "
+        f"verdicts: {_counts(burst['verdicts'])}; {burst['refusals_waited_s']:.1f} s waited "
+        f"as told, then accepted: {burst['refusals_obeyed_and_then_accepted']}"
+    )
+
+
+def _counts(table: dict[str, int]) -> str:
+    return ", ".join(f"{why} {n}" for why, n in sorted(table.items())) or "none"
+
+
+def _spread(figures: dict[str, float | None]) -> str:
+    return "  ".join(
+        f"{name} {'-' if figures[name] is None else f'{figures[name]:.1f}'}"
+        for name in ("mean", "p50", "p95", "p99")
+    )
+
+
+def _file_text(found: dict[str, Any]) -> str:
+    state = "unbroken" if found["unbroken"] else "BROKEN"
+    return f"{found['lines']} lines, {state}; lock waits ms: {_spread(found['lock_wait_ms'])}"
