@@ -203,10 +203,15 @@ def test_a_reader_outlives_its_broker(own_stack: Any) -> None:
         producer.send("log", b"1")
         producer.flush(10)
         until(lambda: [r.value for r in reader.read(1, 0.5)] == [b"1"], "the first record")
+        # A proxy accepts and then resets: whether the client takes that for a failed connection,
+        # which it mentions, or for a closed one, which it does not, is a race. A dead host refuses.
+        own_stack.proxies[0].refuse()
         broker.kill()
-        until(lambda: reader.read(1, 0.1) == [] and own_stack.kafka in reader.causes(), "the cause")
+        refused = f"refused at {own_stack.kafka}"
+        until(lambda: reader.read(1, 0.1) == [] and refused in reader.causes(), "the cause")
         with pytest.raises(BrokerUnavailable, match=own_stack.kafka):
             reader.ends(1)
+        own_stack.proxies[0].heal()
         broker.start()
         producer.send("log", b"2")
         assert producer.flush(60) == 0

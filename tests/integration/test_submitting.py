@@ -5,7 +5,6 @@ import itertools
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +28,6 @@ from zkcoord.errors import (
     TaskFailed,
     TaskTooLarge,
 )
-from zkcoord.kafka import Record
 
 
 @pytest.fixture
@@ -135,28 +133,6 @@ def test_results_come_to_their_tickets(desk: Desk) -> None:
         assert not waiting.done()
         desk.succeed(by_id[waiting.id], None)
         assert waiting.result(WAIT_S) is None
-
-
-def test_a_reader_that_stands_still_is_replaced(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("zkcoord.queue.results.STALL_S", 0.3)
-    with desk.queue() as queue:
-        ticket = queue.submit_raw("t")
-        listening = queue.opened().open_results()
-        stands = threading.Event()
-
-        def read_nothing(_limit: int, timeout: float) -> list[Record]:
-            stands.set()
-            time.sleep(timeout)
-            return []
-
-        monkeypatch.setattr(listening._reader, "read", read_nothing)
-        assert stands.wait(WAIT_S)
-        (read,) = desk.submissions(Priority.NORMAL, 1)
-        desk.succeed(read, 7)
-        assert ticket.result(WAIT_S) == 7
-    assert "stand still at offset 0 of 1" in caplog.text
 
 
 async def test_asyncio(desk: Desk) -> None:

@@ -381,4 +381,4 @@ class Reader(Handle):
 
     def _why(self) -> str:
         text = self._causes.text()
-        return f"; likely cause: {text}" if text else f" at {self._bootstrap}"
+        return f" at {self._bootstrap}" + (f"; likely cause: {text}" if text else "")

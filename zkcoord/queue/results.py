@@ -30,8 +30,6 @@ log = logging.getLogger("zkcoord.queue")
 
 READ_LIMIT = 1000
 READ_S = 0.2
-STALL_S = 3.0
-ASK_S = 2.0
 RETRY_S = 0.5
 RETRY_S_MAX = 5.0
 
@@ -68,10 +66,7 @@ class ResultsReader:
         self._waiting: WeakValueDictionary[str, Outcome] = WeakValueDictionary()
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._config = config
-        self._client_id = client_id
-        self._reader = self._new_reader()
-        self._heard_at = time.monotonic()
+        self._reader = Reader(config, client_id=client_id)
         try:
             self._reader.assign({self._place: END})
             ends = patiently(self._reader.ends, time.monotonic() + timeout)
@@ -118,9 +113,8 @@ class ResultsReader:
         pause = 0.0
         while not self._stop.wait(pause):
             try:
-                self._hear_some(READ_S)
-                if time.monotonic() - self._heard_at > STALL_S:
-                    self._look_after()
+                for record in self._reader.read(READ_LIMIT, READ_S):
+                    self._hear(record)
                 pause = 0.0
             except StreamClosed:
                 return
@@ -131,36 +125,6 @@ class ResultsReader:
                 if pause == 0.0:
                     log.warning("results cannot be read, trying again: %s", error)
                 pause = min(RETRY_S_MAX, max(RETRY_S, 2 * pause))
-
-    def _new_reader(self) -> Reader:
-        return Reader(self._config, client_id=self._client_id)
-
-    def _hear_some(self, timeout: float) -> bool:
-        records = self._reader.read(READ_LIMIT, timeout)
-        if records:
-            self._heard_at = time.monotonic()
-        for record in records:
-            self._hear(record)
-        return bool(records)
-
-    def _look_after(self) -> None:
-        """Replace a reader that stands still although there is something to read.
-
-        Seen with librdkafka 2.16 on a starved machine and a topic a second old: it fetched nothing
-        any more, for as long as it was watched, while its own queries were answered.
-        """
-        self._heard_at = time.monotonic()
-        if not self._waiting:
-            return
-        end = self._reader.ends(ASK_S)[self._place]
-        position = self._reader.positions()[self._place]
-        if end <= position or self._hear_some(STALL_S):
-            return
-        log.warning("results stand still at offset %d of %d: reading anew", position, end)
-        fresh = self._new_reader()
-        fresh.assign({self._place: position})
-        stalled, self._reader = self._reader, fresh
-        stalled.close()
 
     def _hear(self, record: Record) -> None:
         try:
