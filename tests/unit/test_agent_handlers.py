@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,7 +43,8 @@ def outcome(attempt: Attempt) -> Report:
     try:
         value = attempt.invoke()
     except Exception as error:
-        return report_error(attempt, error, 2.0)
+        trace = error.__traceback__  # begins here, where a runner's begins in the agent
+        return report_error(attempt, error.with_traceback(trace and trace.tb_next), 2.0)
     return report_value(attempt, value, 2.0)
 
 
@@ -57,6 +60,11 @@ async def coroutine(a: int) -> int:
 
 def plain(a: int) -> int:
     return a
+
+
+@dataclasses.dataclass
+class Measure:
+    value: float
 
 
 class Callee:
@@ -162,7 +170,9 @@ def test_errors_become_failures(
         raise error
 
     report = failure(attempt_of(work))
-    assert (report.kind, report.error, report.delay) == (kind, text, delay)
+    said, place, _ = report.error.partition(" at test_agent_handlers.py:")
+    assert (report.kind, said, report.delay) == (kind, text, delay)
+    assert bool(place) is (kind == "error")
     assert (report.id, report.attempt, report.started, report.finished) == ("id", 2, 1.0, 2.0)
     msgspec.msgpack.encode(report)
 
@@ -179,7 +189,39 @@ def test_error_texts_are_bounded_and_a_broken_one_is_survived() -> None:
         raise Unprintable
 
     assert len(failure(attempt_of(long)).error) == ERROR_CHARS
-    assert failure(attempt_of(unprintable)).error == "Unprintable: (its message cannot be read)"
+    said = failure(attempt_of(unprintable)).error
+    assert said.startswith("Unprintable: (its message cannot be read) at test_agent_handlers.py:")
+    assert failure(attempt_of(long)).error.endswith(" in long")
+
+
+def test_an_error_text_says_where_it_was_raised() -> None:
+    def bank(depth: int) -> None:
+        if depth == 0:
+            raise KeyError("account")
+        bank(depth - 1)
+
+    def work(depth: int) -> None:
+        bank(depth)
+
+    near, far = failure(attempt_of(work, 0)).error, failure(attempt_of(work, 50)).error
+    place = r"test_agent_handlers\.py:\d+ in"
+    assert re.fullmatch(rf"KeyError: 'account' at {place} bank, from {place} work", near)
+    between = rf"(, from {place} bank){{2}}, from …"
+    assert re.fullmatch(rf"KeyError: 'account' at {place} bank{between}, from {place} work", far)
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), [1, float("inf")], {"a": {"b": -float("inf")}}, Measure(float("nan"))]
+)
+def test_a_result_that_json_would_lose_is_a_clear_failure(value: Any) -> None:
+    report = failure(attempt_of(lambda: value))
+    assert report.kind == "error"
+    assert "no NaN" in report.error
+
+
+@pytest.mark.parametrize("value", [None, [None, 1.5], {"a": "null"}, msgspec.Raw(b"null")])
+def test_a_null_is_a_result(value: Any) -> None:
+    assert isinstance(outcome(attempt_of(lambda: value)), DidSucceed)
 
 
 def circle() -> Any:

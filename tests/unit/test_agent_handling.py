@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import logging
 import time
+import traceback
 from typing import Any
 
-from tests.unit.agentbench import ENDS
+import pytest
+
+from tests.unit.agentbench import ENDS, sleeper
 from zkcoord.core.records import (
     Cancel,
     DidFail,
     DidSucceed,
 )
+from zkcoord.errors import Retry
 from zkcoord.queue.attempt import Attempt
 from zkcoord.queue.context import TaskContext
+from zkcoord.queue.failures import LOGGED_FRAMES_MAX
 
 
 async def test_coroutines_that_do_not_suspend_share_one_task(benches: Any) -> None:
@@ -250,3 +256,65 @@ async def test_long_runs_of_short_handlers_leave_the_loop_time(benches: Any) -> 
         await asyncio.sleep(0)
         turns += 1
     assert turns >= 10
+
+
+async def test_each_failed_attempt_leaves_one_line_in_the_log(
+    benches: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(secret: str) -> None:
+        raise KeyError("price")
+
+    async def broken_too(secret: str) -> None:
+        raise KeyError("price")
+
+    def again() -> None:
+        raise Retry("busy")
+
+    caplog.set_level(logging.DEBUG, "zkcoord.task")
+    bench = benches({"broken": broken, "broken_too": broken_too, "again": again, "nap": sleeper})
+    bench.take(bench.run("fine", "nap"), bench.run("thread", "broken", "s3cret"))
+    bench.take(bench.run("loop", "broken_too", "s3cret"), bench.run("again", "again"))
+    bench.take(bench.run("late", "nap", timeout=0.01), bench.run("nobody", "unheard-of"))
+    for task_id in ("thread", "loop", "again", "late", "nobody"):
+        await bench.end_of(task_id)
+    bench.take(Cancel("fine", 1, "enough"))
+    await bench.end_of("fine")
+    said = {record.__dict__["task_id"]: record for record in caplog.records}
+    assert len(caplog.records) == len(said) == 6
+    for task_id, task, outcome in (
+        ("thread", "broken", "error: KeyError: 'price' at test_agent_handling.py:"),
+        ("loop", "broken_too", "error: KeyError: 'price' at test_agent_handling.py:"),
+        ("again", "again", "retry: busy"),
+        ("late", "nap", "timeout: over its time limit"),
+        ("nobody", "unheard-of", "unknown_task: this agent has no handler"),
+        ("fine", "nap", "cancelled: enough"),
+    ):
+        record = said[task_id]
+        level = logging.INFO if task_id == "fine" else logging.WARNING
+        assert (record.name, record.levelno) == ("zkcoord.task", level)
+        words = f"task {task_id} ({task}) attempt 1: {outcome}"
+        assert record.getMessage().startswith(words)
+        assert bool(record.exc_info) is outcome.startswith("error")
+        if record.exc_info:
+            frames = traceback.extract_tb(record.exc_info[2])
+            assert [frame.name for frame in frames] == [task]
+            assert "s3cret" not in logging.Formatter().format(record)
+
+
+async def test_a_traceback_in_the_log_is_bounded(
+    benches: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def down(depth: int) -> None:
+        if depth == 0:
+            raise ValueError
+        up(depth - 1)
+
+    def up(depth: int) -> None:
+        down(depth)
+
+    bench = benches({"work": down})
+    bench.take(bench.run("deep", "work", 100))
+    await bench.end_of("deep")
+    exc_info = caplog.records[-1].exc_info
+    assert exc_info is not None
+    assert len(traceback.extract_tb(exc_info[2])) == LOGGED_FRAMES_MAX

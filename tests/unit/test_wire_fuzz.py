@@ -22,6 +22,11 @@ from zkcoord.core.wire import (
 )
 from zkcoord.errors import DecodeError
 
+
+class Measure(msgspec.Struct):
+    value: float
+
+
 ORIGIN = Origin(Priority.LOW, 1, 7, 1_767_225_600.0)
 
 NAMES = st.sampled_from(
@@ -220,9 +225,10 @@ def test_what_we_encode_is_read_back(args: Any, kwargs: Any, **options: Any) -> 
         ("\ud800", ValueError, "lone surrogate"),
         (math.nan, ValueError, "NaN"),
         ([{"deep": (math.inf,)}], ValueError, "NaN"),
+        (Measure(math.nan), ValueError, "NaN"),
         (10**5000, ValueError, "cannot become JSON"),
     ],
-    ids=["object", "key", "surrogate", "nan", "infinity", "digits"],
+    ids=["object", "key", "surrogate", "nan", "infinity", "in a dataclass", "digits"],
 )
 def test_arguments_without_a_json_form(argument: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says) as caught:

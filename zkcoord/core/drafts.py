@@ -6,6 +6,7 @@ its eight headers it costs less to make, to send and to read.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -75,7 +76,7 @@ def encode(draft: Draft, limits: Limits = LIMITS) -> bytes:
         raise ValueError(f"task {draft.task!r}: a text holds a lone surrogate") from error
     except (RecursionError, ValueError) as error:
         raise ValueError(f"task {draft.task!r}: arguments cannot become JSON: {error}") from error
-    if b"null" in value and _has_non_finite((draft.args, draft.kwargs), limits.depth_max):
+    if b"null" in value and has_non_finite((draft.args, draft.kwargs)):
         raise ValueError(f"task {draft.task!r}: JSON has no infinities and no NaN")
     if not is_shallow(value, limits.depth_max):
         raise ValueError(f"task {draft.task!r}: arguments are nested deeper than JSON may be here")
@@ -112,13 +113,15 @@ def _outgoing_data(draft: Draft) -> dict[str, Any]:
     return data
 
 
-def _has_non_finite(value: Any, depth_left: int) -> bool:
-    if isinstance(value, float):
-        return value - value != 0.0
-    if depth_left < 0:
-        return False
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple | set | frozenset):
-        return False
-    return any(_has_non_finite(item, depth_left - 1) for item in value)
+def has_non_finite(value: Any) -> bool:
+    """Whether a value, which was encoded before, holds a NaN or an infinity.
+
+    The encoder writes them as ``null`` without a word, so ask when there is one in its output.
+    """
+    try:
+        json.dumps(msgspec.to_builtins(value), allow_nan=False)
+    except TypeError:
+        return False  # pieces that are JSON already (msgspec.Raw)
+    except ValueError:
+        return True
+    return False

@@ -37,6 +37,7 @@ class Attempt:
         call: the decoded call, once it was made.
         context: what the handler sees of it; None when the handler does not ask.
         task: the asyncio task that runs it now.
+        error: what the handler raised unexpectedly, until its end was told.
         timer: the next deadline: time limit, then grace.
         announced: the leader was told that it arrived or started.
         answered: its end was reported; a handler that goes on after that still fills its slot.
@@ -49,6 +50,7 @@ class Attempt:
         "call",
         "context",
         "ended",
+        "error",
         "handler",
         "incarnation",
         "order",
@@ -69,6 +71,7 @@ class Attempt:
         self.call: Call | None = None
         self.context: TaskContext | None = None
         self.task: asyncio.Task[None] | None = None
+        self.error: BaseException | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.announced = False
         self.answered = False

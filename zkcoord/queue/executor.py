@@ -25,6 +25,7 @@ from zkcoord.core.records import DidFail, DidHave, DidReceive, DidReturn, Report
 from zkcoord.queue.attempt import Attempt, Verdict
 from zkcoord.queue.backlog import Backlog
 from zkcoord.queue.context import TaskContext
+from zkcoord.queue.failures import tell
 from zkcoord.queue.handlers import Handler, Kind, report_verdict
 from zkcoord.queue.ledger import Entry, Ledger, outcome_of
 from zkcoord.queue.runners import AsyncRunners, ThreadRunners
@@ -241,6 +242,8 @@ class Executor:
     def _refuse(self, order: Run, report: Report, tenure: Tenure) -> None:
         tenure.rules.ended(order.id, order.attempt, order.fence)
         self._reporter.add(report)
+        if isinstance(report, DidFail):
+            tell(order, report, None)
 
     # --- running --------------------------------------------------------------------------------
 
@@ -346,6 +349,7 @@ class Executor:
     def _finish(self, attempt: Attempt, report: Report, *, running: bool = False) -> None:
         """Answer for the attempt, unless that was done or does not count any more."""
         attempt.ended = not running
+        error, attempt.error = attempt.error, None  # it holds frames, and they this attempt
         attempt.stop_timer()
         if self._ledger is not None and attempt.started and not running:
             self._write(attempt, "end", outcome_of(attempt, report))
@@ -359,6 +363,8 @@ class Executor:
             return
         self._tenure.rules.ended(order.id, order.attempt, order.fence)
         self._reporter.add(report)
+        if isinstance(report, DidFail):
+            tell(order, report, error)
 
     def _hide(self, change: int) -> None:
         self._hidden += change

@@ -18,10 +18,12 @@ from typing import Any
 
 import msgspec
 
+from zkcoord.core.drafts import has_non_finite
 from zkcoord.core.records import DidFail, DidReturn, DidSucceed, Report
 from zkcoord.errors import ConfigError, DecodeError, Discard, Retry
 from zkcoord.queue.attempt import Attempt, Verdict
 from zkcoord.queue.context import TaskContext
+from zkcoord.queue.failures import where
 
 ERROR_CHARS = 2000
 """Longest error text in a report; the rest is cut."""
@@ -95,6 +97,8 @@ def report_value(attempt: Attempt, value: Any, finished: float) -> Report:
     order = attempt.order
     try:
         result = _encode(value)
+        if b"null" in result and has_non_finite(value):
+            raise ValueError("JSON has no NaN and no infinity; return None or a text")  # noqa: TRY301
     except (TypeError, ValueError, msgspec.EncodeError, RecursionError, OverflowError) as error:
         if inspect.iscoroutine(value):
             value.close()  # else Python warns that nobody awaited it
@@ -120,7 +124,12 @@ def report_error(attempt: Attempt, error: BaseException, finished: float) -> Rep
         return _failed(attempt, "error", "CancelledError: the handler cancelled itself", finished)
     if isinstance(error, TypeError) and _is_misfit(attempt, error):
         return _failed(attempt, "malformed", f"the arguments do not fit: {error}", finished)
-    return _failed(attempt, "error", _words(error), finished)
+    attempt.error = error
+    place = where(error)
+    words = _words(error)
+    if place:
+        words = f"{_cut(words, ERROR_CHARS - len(place) - 1)} {place}"
+    return _failed(attempt, "error", words, finished)
 
 
 def report_verdict(attempt: Attempt, finished: float) -> Report:
@@ -135,14 +144,17 @@ def report_verdict(attempt: Attempt, finished: float) -> Report:
 def _failed(
     attempt: Attempt, kind: str, error: str, finished: float, *, delay: float | None = None
 ) -> DidFail:
-    if len(error) > ERROR_CHARS:
-        error = error[: ERROR_CHARS - 1] + "…"
+    error = _cut(error, ERROR_CHARS)
     # Lone surrogates cannot be encoded; an error text must never stop its own report.
     error = error.encode("utf-8", "replace").decode("utf-8")
     order = attempt.order
     return DidFail(
         order.id, order.attempt, kind, error, delay, attempt.started, finished, order.fence
     )
+
+
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else text[: chars - 1] + "…"
 
 
 def _words(error: BaseException) -> str:
