@@ -81,8 +81,8 @@ class Reporter:
         open_producer: makes a producer; called again when one broke.
         topic: the reports topic.
         agent: the agent's name, told in every record.
-        report_s: the longest a report waits for others, seconds; `BUSY_FACTOR` times as long
-            after a flush of many reports.
+        report_s: the longest a report waits for others, seconds; not at all when the last
+            flush is longer ago, and `BUSY_FACTOR` times as long after a flush of many reports.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class Reporter:
         self._topic = topic
         self._agent = agent
         self._report_s = self._wait_s = report_s
+        self._flushed = 0.0  # when, by the loop's clock
         self._news: list[Attempt] = []
         self._reports: list[Report] = []
         self._flushing: asyncio.TimerHandle | None = None
@@ -177,6 +178,7 @@ class Reporter:
         self._tell_news()
         reports, self._reports = self._reports, []
         # Under load fewer, larger records: a record costs broker and leader more than a report.
+        self._flushed = self._loop.time()
         self._wait_s = self._report_s * (BUSY_FACTOR if len(reports) >= BUSY_REPORTS else 1)
         size, begin = 0, 0
         for end, report in enumerate(reports):
@@ -202,8 +204,9 @@ class Reporter:
         await asyncio.to_thread(self._producer.close, within)
 
     def _soon(self) -> None:
+        """Flush: at once after a quiet while, else when the wait since the last flush is over."""
         if self._flushing is None:
-            self._flushing = self._loop.call_later(self._wait_s, self.flush)
+            self._flushing = self._loop.call_at(self._flushed + self._wait_s, self.flush)
 
     def _tell_news(self) -> None:
         news, self._news = self._news, []
