@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Most tests wait for servers and sessions, so more of them than cores run at a time.
+WORKERS ?= 3
 STAMP := $(VENV)/.stamp
 
 .PHONY: help setup test check fmt demo bench clean
@@ -20,7 +22,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: setup ## run all tests; they start the servers that they need
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations=15
 
 check: setup ## formatting, lint, types, dependency rules
 	$(BIN)/ruff format --check .
