@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=60.0)
     parser.add_argument("--burst", type=int, default=12)
     given = parser.parse_args()
-    # asyncio switches Nagle's algorithm off only for sockets that say they are TCP: 40 ms an answer.
+    # asyncio switches Nagle's algorithm off only for sockets that say they are TCP (40 ms each).
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", given.port))
