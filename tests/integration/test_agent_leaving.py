@@ -154,6 +154,9 @@ async def test_it_works_inside_asyncio(leader: Leader, queue: Queue) -> None:
 
 def test_no_queue_is_a_clear_error(kafka: str, zookeeper: str, queue_name: str) -> None:
     queue = Queue(queue_name, kafka=kafka, zookeeper=zookeeper)
+    for wrong in ("2", 2.0, True):
+        with pytest.raises(ConfigError, match="slots: must be a whole number, not"):
+            Agent(queue, slots=wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no tasks"):
         Agent(queue)
 

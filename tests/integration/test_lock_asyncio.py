@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from zkcoord.errors import AcquireTimeout
-from zkcoord.recipes import Lease, Lock
+from zkcoord.recipes import Election, Lease, Lock, Membership, contenders
 from zkcoord.zk import Session
 
 
@@ -65,3 +66,43 @@ async def test_asyncio_waiters_share_one_thread(zookeeper: str) -> None:
         await asyncio.gather(*(work(number) for number in range(200)))
         assert order == list(range(200))
         assert threading.active_count() == threads
+
+
+async def test_blocking_forms_refuse_to_freeze_an_event_loop(zookeeper: str) -> None:
+    with pytest.raises(RuntimeError, match=r"use: async with Session"), Session(zookeeper):
+        pass
+    async with Session(zookeeper, timeout=10) as session:
+        lock, election = Lock(session, "gpu"), Election(session, "boss")
+        group, nodes = Membership(session, "/group"), session.nodes
+        member = await group.join_future("a")
+        lease = await lock.acquire_future(timeout=5)
+        refused: list[tuple[Callable[[], object], str]] = [
+            (session.start, "async with Session"),
+            (lock.acquire, r"async with lock\.hold\(\)"),
+            (lambda: lock.acquire(timeout=0), r"await lock\.acquire_future"),
+            (lock.hold().__enter__, r"async with \.\.\.hold\(\)"),
+            (election.campaign, r"async with election\.lead\(\)"),
+            (election.lead().__enter__, r"async with"),
+            (election.leader, "leader_future"),
+            (lambda: group.join("b"), "join_future"),
+            (group.members, "members_future"),
+            (lambda: member.update(b"1"), "update_future"),
+            (lambda: lease.release(timeout=1), "release_future"),
+            (lambda: contenders(session, "gpu"), "contenders_future"),
+            (lambda: nodes.create("/x"), r"await nodes\.create_future"),
+            (lambda: nodes.get("/x"), "get_future"),
+            (lambda: nodes.set("/x", b""), "set_future"),
+            (lambda: nodes.delete("/x"), "delete_future"),
+            (lambda: nodes.exists("/x"), "exists_future"),
+            (lambda: nodes.children("/x"), "children_future"),
+            (nodes.sync, "sync_future"),
+            (nodes.transaction().create("/x").commit, "commit_future"),
+        ]
+        for call, instead in refused:
+            with pytest.raises(RuntimeError, match=f"would block the event loop; use: .*{instead}"):
+                call()
+        lease.check()  # a refused release has released nothing
+        assert lease.release() in (True, False)  # without waiting it is welcome
+        async with lock.hold(timeout=5):
+            pass
+        assert await nodes.exists_future("/x") is None

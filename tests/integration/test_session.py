@@ -1,6 +1,7 @@
 """A session and its znodes, on a real server."""
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import threading
@@ -192,6 +193,16 @@ def test_a_watch_tells_every_state_and_leaves_nothing(zookeeper: str) -> None:
         session.nodes.create("/w", b"3")
         session.nodes.sync()
         assert seen == [None, b"1", b"2", None]
+
+
+def test_an_intended_close_is_no_trouble_in_the_log(
+    zookeeper: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "zkcoord")
+    for _ in range(5):
+        with Session(zookeeper, timeout=4) as session:
+            session.nodes.create("/x", ephemeral=True)
+    assert [record.getMessage() for record in caplog.records if "link down" in record.msg] == []
 
 
 def test_a_callback_may_block_and_may_close_the_session(zookeeper: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -148,6 +149,9 @@ def test_what_cannot_be_a_task(queue: Queue) -> None:
         queue.task()(send)
     with pytest.raises(ConfigError, match="parentheses"):
         queue.task(send)  # type: ignore[arg-type]
+    for nameless in (lambda: 1, functools.partial(send)):
+        with pytest.raises(ConfigError, match=r"no name of its own .*name the task"):
+            queue.task()(nameless)
     with pytest.raises(ConfigError, match="name:"):
         queue.task(name="")(send)
     with pytest.raises(ConfigError, match="name:"):

@@ -14,6 +14,7 @@ from zkcoord.core import results
 from zkcoord.core.verdict import ACCEPT, Verdict
 from zkcoord.errors import (
     BrokerUnavailable,
+    ConfigError,
     DecodeError,
     PublishFailed,
     PublishTimeout,
@@ -57,6 +58,9 @@ def test_the_way_of_a_ticket() -> None:
     with pytest.raises(ResultTimeout, match=r"t1 \(mail.send\).*show mail t1") as caught:
         made.result(timeout=0)
     assert caught.value.retriable
+    for wrong in (-1, float("inf"), "5"):
+        with pytest.raises(ConfigError, match="timeout"):
+            made.result(timeout=wrong)  # type: ignore[arg-type]
     settle(made, SUCCESS)
     assert made.done()
     assert made.state == "succeeded"

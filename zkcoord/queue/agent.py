@@ -74,6 +74,9 @@ class Agent:
     ) -> None:
         config = config if config is not None else AgentConfig()
         if slots is not None:
+            if type(slots) is not int:
+                kind = type(slots).__name__
+                raise ConfigError(f"Agent: slots: must be a whole number, not {slots!r} ({kind})")
             config = dataclasses.replace(config, slots=slots)
         if not queue.handlers:
             raise ConfigError(f"Agent: queue {queue.name!r} has no tasks: decorate functions first")

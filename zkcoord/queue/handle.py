@@ -15,7 +15,6 @@ import msgspec
 from zkcoord.config import KafkaConfig, SessionConfig, SubmitterConfig
 from zkcoord.core.records import Control, Pressure
 from zkcoord.errors import ConfigError, StreamClosed
-from zkcoord.queue.blocking import refuse_in_event_loop
 from zkcoord.queue.handlers import Handler
 from zkcoord.queue.options import TaskOptions
 from zkcoord.queue.submitter import Order, Submitter
@@ -31,6 +30,7 @@ from zkcoord.queue.task import (
 from zkcoord.queue.ticket import Ticket
 from zkcoord.queue.topics import NAMESPACE, Topics
 from zkcoord.zk import Session
+from zkcoord.zk.blocking import refuse_in_event_loop
 
 CLOSE_S = 10.0
 EXIT_S = 5.0
@@ -127,6 +127,11 @@ class Queue:
 
     def _add(self, function: Any, name: str | None, defaults: TaskOptions) -> Any:
         chosen = name if name is not None else getattr(function, "__name__", "")
+        if name is None and chosen in ("", "<lambda>"):
+            raise ConfigError(
+                f"queue {self.name!r}: {function!r} has no name of its own",
+                hint='name the task: @queue.task(name="...")',
+            )
         if chosen in self._tasks:
             raise ConfigError(f"queue {self.name!r} has a task {chosen!r} already")
         draft: Task[..., Any, Any] = Task(self, chosen, function, defaults)

@@ -59,14 +59,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
                 isinstance(self.priority, Priority),
                 "priority: must be a Priority, such as Priority.HIGH",
             ),
-            (
-                _within(deadline, 0.001, LIMITS.horizon_s),
-                f"deadline: must be within 0.001 and {LIMITS.horizon_s:g} seconds",
-            ),
-            (
-                _within(delay, 0, LIMITS.horizon_s - 86400),
-                f"delay: must be within 0 and {LIMITS.horizon_s - 86400:g} seconds",
-            ),
+            _seconds("deadline", deadline, 0.001, LIMITS.horizon_s),
+            _seconds("delay", delay, 0, LIMITS.horizon_s - 86400),
             (
                 deadline is None
                 or delay is None
@@ -74,19 +68,14 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
                 or delay < deadline,
                 "delay: must be below deadline",
             ),
-            (
-                _within(self.timeout, 0.001, LIMITS.timeout_s_max),
-                f"timeout: must be within 0.001 and {LIMITS.timeout_s_max:g} seconds",
-            ),
+            _seconds("timeout", self.timeout, 0.001, LIMITS.timeout_s_max),
             (
                 self.attempts is None
                 or (type(self.attempts) is int and 1 <= self.attempts <= LIMITS.attempts_max),
-                f"attempts: must be a whole number within 1 and {LIMITS.attempts_max}",
+                f"attempts: must be a whole number within 1 and {LIMITS.attempts_max}"
+                + _other(self.attempts),
             ),
-            (
-                _within(self.retry, 0, LIMITS.delay_s_max),
-                f"retry: must be within 0 and {LIMITS.delay_s_max:g} seconds",
-            ),
+            _seconds("retry", self.retry, 0, LIMITS.delay_s_max),
             (isinstance(self.result, bool), "result: must be True or False"),
         )
 
@@ -107,10 +96,20 @@ def _comparable(*values: object) -> bool:
     return all(isinstance(value, int | float) for value in values)
 
 
-def _within(value: object, low: float, high: float) -> bool:
-    return value is None or (
+def _seconds(name: str, value: object, low: float, high: float) -> tuple[bool, str]:
+    """Whether an option is such a number or None, and what to say when it is not."""
+    holds = value is None or (
         isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
     )
+    text = f"{name}: must be a number within {low:g} and {high:g} seconds{_other(value)}"
+    return holds, text
+
+
+def _other(value: object) -> str:
+    """For an error's text: what was given instead of a number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return ""
+    return f", not {str(value)[:40]!r} ({type(value).__name__})"
 
 
 def _broken_id(value: object) -> str:

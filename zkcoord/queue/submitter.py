@@ -32,13 +32,13 @@ from zkcoord.errors import (
 )
 from zkcoord.kafka import OnAck, Producer
 from zkcoord.queue.administration import QueueDescription, describe_queue, pressure_path
-from zkcoord.queue.blocking import refuse_in_event_loop
 from zkcoord.queue.ids import new_id
 from zkcoord.queue.options import TaskOptions
 from zkcoord.queue.pressure import Edge
 from zkcoord.queue.results import ResultsReader
 from zkcoord.queue.ticket import Decode, Latch, Ticket
 from zkcoord.zk import Session
+from zkcoord.zk.blocking import refuse_in_event_loop
 
 log = logging.getLogger("zkcoord.queue")
 

@@ -31,12 +31,12 @@ from zkcoord.core import attributes
 from zkcoord.core.attributes import LIMITS, Unreadable
 from zkcoord.core.records import Priority
 from zkcoord.errors import ConfigError
-from zkcoord.queue.blocking import refuse_in_event_loop
 from zkcoord.queue.context import TaskContext
 from zkcoord.queue.handlers import Handler, Kind
 from zkcoord.queue.options import TaskOptions
 from zkcoord.queue.submitter import Order, Submitter
 from zkcoord.queue.ticket import Decode, Ticket
+from zkcoord.zk.blocking import refuse_in_event_loop
 
 P = ParamSpec("P")
 C = TypeVar("C")

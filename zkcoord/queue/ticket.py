@@ -23,7 +23,8 @@ from zkcoord.errors import (
     TaskFailed,
     ZkcoordError,
 )
-from zkcoord.queue.blocking import refuse_in_event_loop
+from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.verbs import check_timeout
 
 if TYPE_CHECKING:
     from zkcoord.queue.submitter import Submitter
@@ -170,8 +171,11 @@ class Ticket(Generic[R]):
             Rejected: intake refused it; see ``retry_after``.
             DecodeError: the result does not fit the handler's return annotation.
             StreamError: the record was not written, or the queue was closed.
+            ConfigError: a negative or infinite timeout.
             RuntimeError: called inside an event loop; use ``await ticket``.
         """
+        if timeout is not None:
+            check_timeout(timeout)
         if timeout != 0:
             refuse_in_event_loop("ticket.result()", "await ticket")
         future = self._awaited()

@@ -12,6 +12,7 @@ import msgspec
 
 from zkcoord.core.ordering import in_order
 from zkcoord.errors import CoordinationError, NodeMissing, SessionLost
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
@@ -97,6 +98,7 @@ def contenders(
     Raises:
         EnsembleUnavailable, SessionLost, SessionClosed, AccessDenied, NameRefused.
     """
+    refuse_in_event_loop("contenders()", "await contenders_future(...)")
     return contenders_future(session, name, root=root, limit=limit, timeout=timeout).wait()
 
 

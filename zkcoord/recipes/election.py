@@ -12,6 +12,7 @@ from zkcoord.recipes.contenders import Identity, contenders_future, describe, re
 from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.follow import Follower
 from zkcoord.zk.link import Link
@@ -95,7 +96,11 @@ class Election:
         Raises:
             AcquireTimeout, SessionLost, SessionClosed, SessionFull, AccessDenied, ConfigError: as
                 for a lock. After SessionLost campaign again: the session is renewed by itself.
+            RuntimeError: called inside an event loop; use ``async with election.lead()``.
         """
+        refuse_in_event_loop(
+            "election.campaign()", "async with election.lead(), or await election.campaign_future()"
+        )
         return self.campaign_future(timeout, data).wait()
 
     def campaign_future(
@@ -113,6 +118,7 @@ class Election:
 
     def leader(self, timeout: float = 10.0) -> Leader | None:
         """Who leads now, as this session's server knows it; None when nobody does."""
+        refuse_in_event_loop("election.leader()", "await election.leader_future()")
         return self.leader_future(timeout).wait()
 
     def leader_future(self, timeout: float = 10.0) -> Promise[Leader | None]:

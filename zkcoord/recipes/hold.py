@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from zkcoord.recipes.lease import Lease
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.promise import Promise
 
 LeaseT = TypeVar("LeaseT", bound=Lease)
@@ -20,6 +21,7 @@ class Hold(Generic[LeaseT]):
         self._lease: LeaseT | None = None
 
     def __enter__(self) -> LeaseT:
+        refuse_in_event_loop("with ...hold()", "async with ...hold()")
         self._lease = self._acquire().wait()
         return self._lease
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from zkcoord.errors import LeaseLost, SessionClosed
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch, LostSignal
 from zkcoord.zk.link import Link
@@ -112,9 +113,12 @@ class Lease:
         Raises:
             LeaseLost: it was lost before, so what it protected may not have been protected.
             SessionClosed: in a forked child.
+            RuntimeError: asked to wait inside an event loop; use ``await lease.release_future()``.
         """
-        promise = self.release_future()
         if check_timeout(timeout) > 0:
+            refuse_in_event_loop("lease.release(timeout)", "await lease.release_future()")
+        promise = self.release_future()
+        if timeout > 0:
             try:
                 return promise.result(timeout)
             except TimeoutError:

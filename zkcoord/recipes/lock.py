@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
 from zkcoord.recipes.acquisition import Acquisition
 from zkcoord.recipes.contenders import describe
 from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
@@ -64,7 +67,12 @@ class Lock:
             SessionFull: the session holds too many bytes of ephemeral paths.
             AccessDenied: the folder's ACL refuses.
             ConfigError: a negative or infinite timeout.
+            RuntimeError: called inside an event loop; use ``async with lock.hold()``, or
+                ``await lock.acquire_future()``.
         """
+        refuse_in_event_loop(
+            "lock.acquire()", "async with lock.hold(), or await lock.acquire_future()"
+        )
         return self.acquire_future(timeout).wait()
 
     def acquire_future(self, timeout: float | None = None) -> Promise[Lease]:
@@ -78,8 +86,23 @@ class Lock:
         """Acquire on entering ``with`` or ``async with``, release on leaving.
 
         Leaving raises LeaseLost when the lease was lost inside, unless another error is on its way.
+        Inside an event loop only ``async with`` will do; ``with`` raises RuntimeError there.
         """
         return Hold(lambda: self.acquire_future(timeout))
+
+    if not TYPE_CHECKING:  # so that type checkers refuse it too
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("a lock is entered through hold(): with lock.hold(timeout=10) as lease")
+
+        def __exit__(self, *_: object) -> None:  # without it Python speaks of another mistake
+            pass
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("a lock is entered through hold(): async with lock.hold() as lease")
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
 
     def _grant(self, epoch: Epoch, path: str, token: int) -> Lease:
         return Lease(self.session.link, epoch, path=path, name=f"lock {self.name}", token=token)

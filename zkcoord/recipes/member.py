@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zkcoord.errors import CoordinationError, NameRefused, NodeMissing, VersionConflict
 from zkcoord.recipes.lease import Lease
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.promise import Promise
@@ -37,6 +38,7 @@ class Member(Lease):
             EnsembleUnavailable: no answer in time; it may still be published.
             NameRefused: larger than the session's `value_bytes_max`.
         """
+        refuse_in_event_loop("member.update()", "await member.update_future(...)")
         self.update_future(data, timeout).wait()
 
     def update_future(self, data: bytes, timeout: float = _TIMEOUT_S) -> Promise[None]:

@@ -10,6 +10,7 @@ from zkcoord.recipes.contenders import FolderReading
 from zkcoord.recipes.joining import Joining
 from zkcoord.recipes.member import Member
 from zkcoord.recipes.member_watch import Diff, Joined, Left, MembershipWatch, Updated
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
@@ -67,7 +68,9 @@ class Membership:
         Raises:
             NodeExists: the name is taken. A crashed predecessor keeps it until its session ends.
             EnsembleUnavailable, SessionLost, SessionClosed, SessionFull, AccessDenied.
+            RuntimeError: called inside an event loop; use ``await membership.join_future(...)``.
         """
+        refuse_in_event_loop("membership.join()", "await membership.join_future(...)")
         return self.join_future(name, data, exclusive=exclusive, timeout=timeout).wait()
 
     def join_future(
@@ -109,6 +112,7 @@ class Membership:
 
     def members(self, timeout: float = _TIMEOUT_S) -> list[Joined]:
         """All members with their data, by name; empty when the group was never joined."""
+        refuse_in_event_loop("membership.members()", "await membership.members_future()")
         return self.members_future(timeout).wait()
 
     def members_future(self, timeout: float = _TIMEOUT_S) -> Promise[list[Joined]]:

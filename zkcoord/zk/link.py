@@ -239,7 +239,8 @@ class Link:
         self.why_down = reason
         self.watches.reset()
         if was:
-            log.info("zookeeper link down: %s", reason)
+            if not self.closed:
+                log.info("zookeeper link down: %s", reason)
             self._tell("suspended")
 
     def _watchdog(self, epoch: Epoch) -> None:

@@ -25,12 +25,19 @@ def _bad_letter(text: str) -> str | None:
     return None
 
 
+def _check_text(text: object, what: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} {text!r}: must be a text (str), not {type(text).__name__}")
+
+
 def check_path(path: str) -> str:
     """A path as ZooKeeper takes it, given back.
 
     Raises:
         NameRefused: it is not one.
+        TypeError: it is no text.
     """
+    _check_text(path, "path")
     if path == "/":
         return path
     if not path.startswith("/") or path.endswith("/"):
@@ -51,7 +58,9 @@ def check_name(name: str, what: str = "name") -> str:
     Raises:
         NameRefused: it is empty, ``.`` or ``..``, has a slash or control letters, or is longer
             than 200 bytes.
+        TypeError: it is no text.
     """
+    _check_text(name, what)
     if not name or name in {".", ".."} or "/" in name:
         raise NameRefused(f"{what} {name!r}: must not be empty, '.' or '..' and have no slash")
     letter = _bad_letter(name)

@@ -6,6 +6,7 @@ Every verb has two colours: ``get`` blocks, ``get_future`` returns a
 - SessionClosed: used before start, after close or in a forked child; raised at once.
 - SessionLost: the session expired before the answer came.
 - EnsembleUnavailable: no answer in time. For a write the outcome is unknown when it was sent.
+- RuntimeError: a blocking verb inside an event loop; await the other colour there.
 - AccessDenied: the ACL refuses. NameRefused: a path or value ZooKeeper cannot hold.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from zkcoord.errors import CoordinationError, NameRefused, NodeMissing, SessionClosed
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.call import Call
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.follow import Follower
@@ -76,6 +78,7 @@ class Nodes:
             NodeExists, NodeMissing: the node is there, or the one above it is not.
             SessionFull: too many bytes of ephemeral paths.
         """
+        refuse_in_event_loop("nodes.create()", "await nodes.create_future(...)")
         return self.create_future(
             path,
             data,
@@ -113,6 +116,7 @@ class Nodes:
 
     def get(self, path: str, *, timeout: float = _TIMEOUT_S) -> tuple[bytes, Stat]:
         """A node's value and Stat. Raises NodeMissing."""
+        refuse_in_event_loop("nodes.get()", "await nodes.get_future(...)")
         return self.get_future(path, timeout=timeout).wait()
 
     def get_future(self, path: str, *, timeout: float = _TIMEOUT_S) -> Promise[tuple[bytes, Stat]]:
@@ -124,6 +128,7 @@ class Nodes:
         self, path: str, data: bytes, version: int = -1, *, timeout: float = _TIMEOUT_S
     ) -> Stat:
         """Replace a node's value. Raises NodeMissing, and VersionConflict unless version fits."""
+        refuse_in_event_loop("nodes.set()", "await nodes.set_future(...)")
         return self.set_future(path, data, version, timeout=timeout).wait()
 
     def set_future(
@@ -136,6 +141,7 @@ class Nodes:
 
     def delete(self, path: str, version: int = -1, *, timeout: float = _TIMEOUT_S) -> None:
         """Delete a node. Raises NodeMissing; VersionConflict also when it has children."""
+        refuse_in_event_loop("nodes.delete()", "await nodes.delete_future(...)")
         self.delete_future(path, version, timeout=timeout).wait()
 
     def delete_future(
@@ -153,6 +159,7 @@ class Nodes:
 
     def exists(self, path: str, *, timeout: float = _TIMEOUT_S) -> Stat | None:
         """A node's Stat, None when it is not there."""
+        refuse_in_event_loop("nodes.exists()", "await nodes.exists_future(...)")
         return self.exists_future(path, timeout=timeout).wait()
 
     def exists_future(self, path: str, *, timeout: float = _TIMEOUT_S) -> Promise[Stat | None]:
@@ -162,6 +169,7 @@ class Nodes:
 
     def children(self, path: str, *, timeout: float = _TIMEOUT_S) -> list[str]:
         """Names of a node's children, in no order. Raises NodeMissing."""
+        refuse_in_event_loop("nodes.children()", "await nodes.children_future(...)")
         return self.children_future(path, timeout=timeout).wait()
 
     def children_future(self, path: str, *, timeout: float = _TIMEOUT_S) -> Promise[list[str]]:
@@ -171,6 +179,7 @@ class Nodes:
 
     def sync(self, path: str = "/", *, timeout: float = _TIMEOUT_S) -> None:
         """Let this session's server catch up with the leader: later reads see what went before."""
+        refuse_in_event_loop("nodes.sync()", "await nodes.sync_future(...)")
         self.sync_future(path, timeout=timeout).wait()
 
     def sync_future(self, path: str = "/", *, timeout: float = _TIMEOUT_S) -> Promise[None]:

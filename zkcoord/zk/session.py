@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from zkcoord.config import SessionConfig
 from zkcoord.errors import ConfigError, EnsembleUnavailable, SessionClosed
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
 from zkcoord.zk.link import Link
 from zkcoord.zk.nodes import Nodes
@@ -73,7 +74,9 @@ class Session:
             EnsembleUnavailable: no server answered in time; the session is closed then.
             AccessDenied: the identity is refused.
             SessionClosed: it was closed before.
+            RuntimeError: called inside an event loop; use ``async with``.
         """
+        refuse_in_event_loop("with Session, or session.start()", "async with Session(...)")
         self.start_future(timeout).wait()
 
     def start_future(self, timeout: float | None = None) -> Promise[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zkcoord.errors import CoordinationError, NameRefused
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_path
 from zkcoord.zk.promise import Promise
@@ -57,7 +58,9 @@ class Transaction:
                 message names the operation that failed.
             EnsembleUnavailable: no answer in time; the outcome is unknown.
             SessionLost, SessionClosed: the session is over.
+            RuntimeError: called inside an event loop; use ``await transaction.commit_future()``.
         """
+        refuse_in_event_loop("transaction.commit()", "await transaction.commit_future()")
         return self.commit_future(timeout).wait()
 
     def commit_future(self, timeout: float = 10.0) -> Promise[list[Node | Stat | None]]:

@@ -21,12 +21,15 @@ from zkcoord.zk.translate import LinkDropped
 T = TypeVar("T")
 
 
-def check_timeout(timeout: float) -> float:
+def check_timeout(timeout: object) -> float:
     """A number of seconds that ends, given back.
 
     Raises:
         ConfigError: negative, infinite or not a number.
     """
+    if not isinstance(timeout, int | float):
+        kind = type(timeout).__name__
+        raise ConfigError(f"timeout {timeout!r}: must be a number of seconds, not a {kind}")
     if not (math.isfinite(timeout) and timeout >= 0):
         raise ConfigError(f"timeout {timeout!r}: must be 0 or more seconds, and finite")
     return timeout
