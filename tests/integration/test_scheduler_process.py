@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +55,7 @@ def test_one_process_serves_several_queues(crew: Fleet, tmp_path: Path) -> None:
 
 def test_trouble_with_one_queue_leaves_the_others_alone(crew: Fleet) -> None:
     scheduler = Scheduler(crew.queue, "nobody", kafka=crew.kafka, zookeeper=crew.zookeeper)
-    scheduler.start()
+    scheduler.start(timeout=0)
     try:
         wait_for("the incident", lambda: scheduler.state("nobody") == "failed")
         assert isinstance(scheduler.failure("nobody"), NodeMissing)
@@ -62,6 +63,40 @@ def test_trouble_with_one_queue_leaves_the_others_alone(crew: Fleet) -> None:
     finally:
         scheduler.stop()
     assert scheduler.failure(crew.queue) is None
+
+
+def test_starting_raises_what_is_wrong_and_serves_nothing(crew: Fleet) -> None:
+    scheduler = Scheduler(crew.queue, "nobody", kafka=crew.kafka, zookeeper=crew.zookeeper)
+    threads = threading.active_count()
+    with pytest.raises(NodeMissing, match="there is no queue 'nobody'"):
+        scheduler.start()
+    assert scheduler.state(crew.queue) == "stopped"
+    wait_for("its threads to end", lambda: threading.active_count() <= threads)
+
+
+def test_starting_waits_until_it_serves(crew: Fleet) -> None:
+    scheduler = Scheduler(crew.queue, kafka=crew.kafka, zookeeper=crew.zookeeper)
+    scheduler.start()
+    try:
+        assert scheduler.state(crew.queue) in ("standby", "leading")
+    finally:
+        scheduler.stop()
+
+
+async def test_starting_refuses_to_freeze_an_event_loop() -> None:
+    scheduler = Scheduler("q", kafka="127.0.0.1:1", zookeeper="127.0.0.1:1")
+    with pytest.raises(RuntimeError, match=r"asyncio\.to_thread"):
+        scheduler.start()
+    with pytest.raises(ConfigError, match="timeout"):
+        scheduler.start(timeout=-1)
+
+
+def test_starting_does_not_wait_for_ever_for_servers() -> None:
+    scheduler = Scheduler("q", kafka="127.0.0.1:1", zookeeper="127.0.0.1:1")
+    scheduler.start(timeout=0.2)
+    assert scheduler.state("q") == "connecting"
+    scheduler.stop()
+    assert scheduler.state("q") == "stopped"
 
 
 def test_a_scheduler_needs_queues_and_each_once() -> None:

@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,8 +19,13 @@ from zkcoord.config import KafkaConfig, SchedulerConfig, SessionConfig
 from zkcoord.errors import ConfigError, ZkcoordError
 from zkcoord.queue.serving import Serving
 from zkcoord.zk import Session
+from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.verbs import check_timeout
 
 log = logging.getLogger("zkcoord.queue")
+
+START_S = 10.0
+LOOK_S = 0.05
 
 
 class Named(Protocol):
@@ -96,7 +102,7 @@ class Scheduler:
             ZkcoordError: no queue is served any more, each ended by an incident; the first one.
         """
         with _StopSignals() as signals, _rare_collections():
-            self.start()
+            self._begin()
             while not self._stopping.is_set():
                 if all(s.state == "failed" for s in self._servings.values()):
                     break
@@ -109,8 +115,38 @@ class Scheduler:
         if len(failures) == len(self._servings):
             raise failures[0]
 
-    def start(self) -> None:
-        """Serve in background threads; returns at once."""
+    def start(self, timeout: float = START_S) -> None:
+        """Serve in background threads; returns once every queue is stood by for or led.
+
+        Args:
+            timeout: seconds to wait for that. Servers that are away are waited for in the
+                background afterwards. 0 does not wait: incidents then show in :meth:`failure` only,
+                and in the log.
+
+        Raises:
+            ZkcoordError: an incident ended the service of a queue meanwhile, such as NodeMissing
+                when there is no such queue; the first one. No queue is served then.
+            ConfigError: a negative or infinite timeout.
+            RuntimeError: asked to wait inside an event loop; use
+                ``await asyncio.to_thread(scheduler.start)``.
+        """
+        if check_timeout(timeout) > 0:
+            refuse_in_event_loop("scheduler.start()", "await asyncio.to_thread(scheduler.start)")
+        until = time.monotonic() + timeout
+        self._begin()
+        waiting = list(self._servings.values())
+        while timeout and waiting:
+            failures = [s.failure for s in self._servings.values() if s.failure is not None]
+            if failures:
+                self.stop()
+                raise failures[0]
+            waiting = [serving for serving in waiting if not serving.settled.is_set()]
+            left = until - time.monotonic()
+            if not waiting or left <= 0:
+                break
+            waiting[0].settled.wait(min(LOOK_S, left))
+
+    def _begin(self) -> None:
         for serving in self._servings.values():
             serving.start()
 

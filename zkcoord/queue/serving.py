@@ -66,6 +66,7 @@ class Serving:
         state: ``connecting``, ``standby``, ``leading``, ``stopped`` or ``failed``.
         term: of the present leadership, or None.
         failure: the incident that ended it.
+        settled: set once it stood by, or has ended.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Serving:
         self.state = "connecting"
         self.term: int | None = None
         self.failure: ZkcoordError | None = None
+        self.settled = threading.Event()
         self._kafka = kafka
         self._connect = connect
         self._config = config
@@ -100,6 +102,12 @@ class Serving:
 
     def run(self) -> None:
         """Serve until the process stops or an incident."""
+        try:
+            self._run()
+        finally:
+            self.settled.set()
+
+    def _run(self) -> None:
         pause, told = RETRY_S, ""
         while not self._stopping.is_set():
             self.state = "connecting"
@@ -166,6 +174,7 @@ class Serving:
     def _win(self, election: Election, follower: Follower) -> Lease | None:
         """Campaign and follow the log meanwhile; None when stopping, or to restore afresh."""
         self.state = "standby"
+        self.settled.set()
         while not self._stopping.is_set():
             won: Lease | None = None
             promise = election.campaign_future()
