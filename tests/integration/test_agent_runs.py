@@ -50,6 +50,18 @@ def test_it_claims_an_inbox_and_says_who_it_is(leader: Leader, agent: Agent) -> 
     assert not info.draining
 
 
+def test_a_second_agent_of_the_same_name_is_warned_about(
+    agent: Agent, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, warnings in (("one", 1), ("two", 0)):
+        caplog.clear()
+        with Agent(queue, config=CONFIG, session=SESSION, name=name):
+            pass
+        found = [r for r in caplog.records if "is called 'one' too" in r.getMessage()]
+        assert len(found) == warnings
+        assert all(record.levelname == "WARNING" for record in found)
+
+
 def test_async_and_thread_handlers_report_their_results(leader: Leader, agent: Agent) -> None:
     give(leader, agent, leader.run("a", "add", 1, 2), leader.run("m", "multiply", 3, b=4))
     a, m = leader.end_of("a"), leader.end_of("m")

@@ -28,8 +28,15 @@ from zkcoord.zk.clock import now
 
 _log = logging.getLogger(__name__)
 
+_decode_info = msgspec.json.Decoder(AgentInfo).decode
+
 TRIES = 50
 TIMEOUT_S = 5.0
+
+NAMESAKES_READ = 200
+NAMESAKES_S = 1.0
+"""Other claims that are looked at for agents of the same name, and how long that may take."""
+
 OFFSETS_S = 5.0
 
 Offsets: TypeAlias = dict[int, tuple[int, int]]
@@ -113,6 +120,38 @@ def claim_inbox(
         f"queue {topics.queue!r}: no inbox could be claimed in {TRIES} tries",
         hint=f"agents crowd in, or the session does not hold; look at {folder}",
     )
+
+
+def warn_of_namesakes(claim: Claim, info: AgentInfo, rng: random.Random) -> None:
+    """Say so in the log when another agent of the queue has this one's name.
+
+    It hurts nothing, but logs and commands cannot tell the two apart. In large queues only
+    `NAMESAKES_READ` of the others are looked at; a server that does not answer is not waited for.
+    """
+    folder, _, own = claim.path.rpartition("/")
+    nodes = claim.session.nodes
+    try:
+        others = set(nodes.children(folder, timeout=NAMESAKES_S)) - {own}
+        chosen = rng.sample(sorted(others), min(NAMESAKES_READ, len(others)))
+        answers = [nodes.get_future(f"{folder}/{name}", timeout=NAMESAKES_S) for name in chosen]
+    except CoordinationError:
+        return
+    for answer in answers:
+        try:
+            other = _decode_info(answer.wait()[0])
+        except (CoordinationError, msgspec.MsgspecError, ValueError):
+            continue  # it has left, or it is none of ours
+        # The same process and start: this agent's claim of before, whose session has not ended yet.
+        same = (other.host, other.pid, other.since) == (info.host, info.pid, info.since)
+        if other.name == info.name and not same:
+            _log.warning(
+                "another agent of the queue is called %r too: process %d on %s; "
+                "give each a name of its own (if that one has just died, its claim goes by itself)",
+                info.name,
+                other.pid,
+                other.host,
+            )
+            return
 
 
 def _offsets(admin: Admin, topics: Topics) -> Offsets:

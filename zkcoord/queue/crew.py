@@ -21,7 +21,7 @@ from zkcoord.core.records import AgentInfo
 from zkcoord.errors import CoordinationError, ZkcoordError
 from zkcoord.kafka import INTERNAL_RECORD_BYTES_MAX, Admin, Producer, Reader
 from zkcoord.queue.administration import QueueDescription, describe_queue
-from zkcoord.queue.claim import Claim, claim_inbox
+from zkcoord.queue.claim import Claim, claim_inbox, warn_of_namesakes
 from zkcoord.queue.executor import Executor
 from zkcoord.queue.feed import Feed
 from zkcoord.queue.ledger import Ledger
@@ -128,6 +128,7 @@ class Crew:
             lambda reason: self._lost(incarnation, reason),
         )
         self._call(partial(self._begin, claim, self._feed))
+        warn_of_namesakes(claim, info, rng)
         return claim
 
     def is_current(self, incarnation: int) -> bool:
