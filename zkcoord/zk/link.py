@@ -238,9 +238,9 @@ class Link:
         was, self.connected = self.connected, False
         self.why_down = reason
         self.watches.reset()
+        if was and not self.closed:
+            log.info("zookeeper link down: %s", reason)
         if was:
-            if not self.closed:
-                log.info("zookeeper link down: %s", reason)
             self._tell("suspended")
 
     def _watchdog(self, epoch: Epoch) -> None:
@@ -262,8 +262,7 @@ class Link:
     def _ended(self) -> None:
         self.closed = True
         self.connected = False
-        error = SessionClosed("the session is closed")
-        self.started.fail(error)
+        self.started.fail(SessionClosed("the session is closed"))
         if self.epoch is not None:
             self.epoch.end("the session was closed")
         waiting, self._for_epoch = self._for_epoch, {}
