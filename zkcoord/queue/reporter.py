@@ -101,7 +101,7 @@ class Reporter:
         self._agent = agent
         self._report_s = self._wait_s = report_s
         self._flushed = 0.0  # when, by the loop's clock
-        self._news: list[Attempt] = []
+        self._news: deque[tuple[float, Attempt]] = deque()  # noted when, by the loop's clock
         self._reports: list[Report] = []
         self._flushing: asyncio.TimerHandle | None = None
         self._polling: asyncio.TimerHandle | None = None
@@ -155,18 +155,19 @@ class Reporter:
 
     def note(self, attempt: Attempt) -> None:
         """It arrived or started: to be told unless it ends before the next report."""
-        self._news.append(attempt)
-        self._soon()
+        self._news.append((self._loop.time(), attempt))
+        if self._flushing is None:
+            self._flushing = self._loop.call_later(self._wait_s, self.flush)
 
     def add(self, report: Report) -> None:
         """Report this soon."""
         if self._open_for is None:
             return
         self._put(report)
-        if self._flushing is None:
-            self._soon()
-        elif len(self._reports) >= RECORD_REPORTS:
+        if len(self._reports) >= RECORD_REPORTS:
             self.flush()
+        else:
+            self._soon()
 
     def flush(self) -> None:
         """Send all that there is to tell."""
@@ -188,6 +189,8 @@ class Reporter:
                 size, begin = 0, end + 1
         if begin < len(reports):
             self._send(reports[begin:])
+        if self._news:
+            self._flushing = self._loop.call_at(self._news[0][0] + self._wait_s, self.flush)
         self._poll()
 
     async def drain(self, within: float) -> bool:
@@ -205,12 +208,19 @@ class Reporter:
 
     def _soon(self) -> None:
         """Flush: at once after a quiet while, else when the wait since the last flush is over."""
-        if self._flushing is None:
-            self._flushing = self._loop.call_at(self._flushed + self._wait_s, self.flush)
+        due = self._flushed + self._wait_s
+        if self._flushing is not None:
+            if self._flushing.when() <= due:
+                return
+            self._flushing.cancel()
+        self._flushing = self._loop.call_at(due, self.flush)
 
     def _tell_news(self) -> None:
-        news, self._news = self._news, []
-        for attempt in news:
+        """Tell what is older than the wait: what ends sooner needs no announcement."""
+        news = self._news
+        ripe = self._loop.time() - self._wait_s
+        while news and news[0][0] <= ripe:
+            _, attempt = news.popleft()
             if attempt.ended or attempt.answered:
                 continue
             order = attempt.order
