@@ -36,6 +36,7 @@
     ├─ TaskFailed                        the task ended without success
     │  └─ TaskCancelled
     └─ StackError                        the local stack cannot start or was not found
+       └─ StackMissing   (LookupError)   there is no such stack, or it has no such server
 
 Task code raises :class:`Retry` and :class:`Discard` to steer its own fate, and gets
 :class:`AttemptStopped` when it asks whether it may go on. They stand outside the tree, so that
@@ -268,6 +269,10 @@ class TaskCancelled(TaskFailed):
 
 class StackError(ZkcoordError):
     """The local stack cannot start, or was not found."""
+
+
+class StackMissing(StackError, LookupError):
+    """There is no local stack of that name, or it has no server of that name."""
 
 
 class TaskSignal(Exception):

@@ -65,6 +65,7 @@ _BY_ERROR: dict[type[BaseException], ExitCode] = {
     errors.ResultTimeout: ExitCode.TIMED_OUT,
     errors.TaskFailed: ExitCode.TASK_FAILED,
     errors.StackError: ExitCode.CANNOT_CONNECT,
+    errors.StackMissing: ExitCode.NOT_FOUND,
 }
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from zkcoord.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ def load_queue(name: str, where: str, settings: Settings) -> Queue:
 
     Raises:
         ConfigError: there is no such module or attribute, it is neither, or another queue's.
+        UsageError: `where` has no attribute.
     """
     from zkcoord.queue.handle import Queue
 
@@ -41,7 +44,7 @@ def load_queue(name: str, where: str, settings: Settings) -> Queue:
         return found
     if not isinstance(found, Mapping):
         raise ConfigError(
-            f"--handlers {where}: a {type(found).__name__} has no handlers",
+            f"--handlers {where} is of type {type(found).__name__!r}, which has no handlers",
             hint="name a zkcoord.Queue, or a mapping of task names to functions",
         )
     queue = Queue(
@@ -69,7 +72,7 @@ def _override(queue: Queue, settings: Settings) -> None:
 def _find(where: str) -> Any:
     name, _, attribute = where.partition(":")
     if not name or not attribute:
-        raise ConfigError(f"--handlers {where}: write MODULE:ATTRIBUTE, such as app:queue")
+        raise click.UsageError(f"--handlers {where}: write MODULE:ATTRIBUTE, such as app:queue")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does
     try:
@@ -93,7 +96,10 @@ def _find(where: str) -> Any:
 def _broken(where: str, error: Exception) -> ConfigError:
     """The module's own error, with the place in the module that its author must mend."""
     last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{last.filename}:{last.lineno}"
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        place = f"{error.filename}:{error.lineno}"  # the frames are the importing machinery's
     return ConfigError(
         f"--handlers {where}: the module cannot be imported: {type(error).__name__}: {error}",
-        hint=f"see {last.filename}, line {last.lineno}",
+        hint=f"see {place}",
     )

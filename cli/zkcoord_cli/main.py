@@ -7,6 +7,7 @@ a file `commands/NOUN.py` with a click command or group named `command`.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -16,6 +17,7 @@ import click
 
 from zkcoord_cli.exit_codes import ExitCode, code_of
 from zkcoord_cli.output import Output
+from zkcoord_cli.servicelog import configure_command
 
 NOUNS = {
     "agent": "run an agent; list the agents of a queue",
@@ -39,6 +41,9 @@ EXTRAS = {
     "uvicorn": "demo",
 }
 """Packages that come with an extra of the distribution, for those who installed without it."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a write to standard output fails with when there is no room for it."""
 
 SETTINGS: dict[str, Any] = {
     "auto_envvar_prefix": "ZKCOORD",
@@ -94,6 +99,12 @@ class Root(click.Group):
         except BrokenPipeError:
             _abandon_stdout()
             sys.exit(ExitCode.OK)
+        except OSError as error:
+            if error.errno not in FULL:
+                sys.exit(_explain(error))
+            _abandon_stdout()
+            Output().error(f"the output cannot be written: {os.strerror(error.errno)}")
+            sys.exit(ExitCode.UNEXPECTED)
         except Exception as error:
             sys.exit(_explain(error))
         sys.exit(status if isinstance(status, int) else ExitCode.OK)
@@ -158,7 +169,9 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 @click.group(name="zkcoord", cls=Root, context_settings=SETTINGS)
 @click.option("--no-color", is_flag=True, help="No colour; NO_COLOR and TERM=dumb do the same.")
-@click.option("-v", "--verbose", count=True, show_default=False, help="Say more; twice: the log.")
+@click.option(
+    "-v", "--verbose", count=True, show_default=False, help="Say more; twice: the log too."
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -180,18 +193,7 @@ def cli(ctx: click.Context, no_color: bool, verbose: int) -> None:
     and ZKCOORD_KAFKA, then a context of the settings file, then the running local stack.
     """
     ctx.obj = Output(color=False if no_color else None, verbose=verbose)
-    if verbose:
-        _configure_log(verbose)
-
-
-def _configure_log(verbose: int) -> None:
-    import logging
-
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if verbose > 2 else logging.INFO if verbose > 1 else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    configure_command(verbose)
 
 
 _show_variables(cli)

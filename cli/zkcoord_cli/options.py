@@ -116,6 +116,42 @@ class Seconds(click.ParamType[float]):
 SECONDS = Seconds()
 
 
+class QueueName(click.ParamType[str]):
+    """A queue's name as topics can carry it."""
+
+    name = "queue name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what cannot be part of a topic's name."""
+        from zkcoord.queue.topics import Topics
+
+        try:
+            Topics(value)
+        except ValueError as error:
+            self.fail(str(error.args[0]).replace("Topics: queue:", "name"), param, ctx)
+        return str(value)
+
+
+class StackName(click.ParamType[str]):
+    """A local stack's name as files can carry it."""
+
+    name = "stack name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what cannot be part of a file's name."""
+        from zkcoord.errors import StackError
+        from zkcoord.local.running import check_name
+
+        try:
+            return check_name(value)
+        except StackError as error:
+            self.fail(str(error.args[0]), param, ctx)
+
+
+QUEUE = QueueName()
+STACK = StackName()
+
+
 def _load(values: dict[str, Any]) -> Settings:
     """Take the connection options out of `values` and load the settings with them.
 

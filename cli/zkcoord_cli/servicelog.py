@@ -8,6 +8,10 @@ import os
 import sys
 import time
 from datetime import UTC, datetime
+from typing import Any
+
+CLIENT_LOG = "zkcoord.kafka"
+COMMAND = "zkcoord command"
 
 
 class JsonLines(logging.Formatter):
@@ -26,15 +30,54 @@ class JsonLines(logging.Formatter):
         return json.dumps(document, ensure_ascii=False)
 
 
-def configure() -> None:
-    """Log INFO and above, unless `-v` has configured the log already.
+class _Stderr(logging.StreamHandler[Any]):
+    """Writes to what standard error is at that moment."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:
+        """Standard error."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _: Any) -> None:
+        """Nothing to set."""
+
+
+def _not_the_clients(record: logging.LogRecord) -> bool:
+    """Whether a line is ours: the Kafka client's are raw, and an error has their cause already."""
+    return not record.name.startswith(CLIENT_LOG)
+
+
+def configure_command(verbose: int) -> None:
+    """The log of a command: warnings; from `-vv` all of INFO, the Kafka client's lines too."""
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = _Stderr()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    if verbose < 2:
+        handler.addFilter(_not_the_clients)
+    handler.set_name(COMMAND)
+    root.addHandler(handler)
+    root.setLevel(
+        logging.DEBUG if verbose > 2 else logging.INFO if verbose > 1 else logging.WARNING
+    )
+
+
+def configure(verbose: int = 0) -> None:
+    """The log of a service: INFO and above, with `-v` DEBUG, unless the program has one already.
 
     ``ZKCOORD_LOG_FORMAT`` is ``text`` or ``json``; ``ZKCOORD_LOG_LEVEL`` a level's name.
     """
     root = logging.getLogger()
+    for standing in [one for one in root.handlers if one.get_name() == COMMAND]:
+        root.removeHandler(standing)
     if root.handlers:
         return
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Stderr()
     style = os.environ.get("ZKCOORD_LOG_FORMAT") or ("text" if sys.stderr.isatty() else "json")
     if style == "json":
         handler.setFormatter(JsonLines())
@@ -43,6 +86,8 @@ def configure() -> None:
         formatter.converter = time.localtime
         handler.setFormatter(formatter)
     root.addHandler(handler)
-    level = os.environ.get("ZKCOORD_LOG_LEVEL", "INFO").upper()
-    root.setLevel(logging.getLevelNamesMapping().get(level, logging.INFO))
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    named = os.environ.get("ZKCOORD_LOG_LEVEL", "INFO").upper()
+    level = logging.getLevelNamesMapping().get(named, logging.INFO)
+    root.setLevel(min(level, logging.DEBUG) if verbose else level)
+    for foreign in ("asyncio", "kazoo"):
+        logging.getLogger(foreign).setLevel(logging.WARNING)

@@ -143,8 +143,6 @@ def test_class_settings_that_make_no_sense_are_usage_errors(world: World, wrong:
 def test_values_that_cannot_work_are_configuration_errors(world: World) -> None:
     _, err = world.run("queue", "create", "never", "--class", "low:floor=5", code=3)
     assert "floor: must be within 0 and 0.9" in err
-    _, err = world.run("queue", "create", "no.dots", code=3)
-    assert "no dots" in err
     names = [item["name"] for item in world.json("queue", "list")["items"]]
     assert names == [world.queue]
 
@@ -255,10 +253,9 @@ def test_what_is_not_there_is_5(world: World) -> None:
 @pytest.mark.parametrize(
     ("handlers", "message"),
     [
-        ("app", "write MODULE:ATTRIBUTE"),
         ("nomodule:queue", "there is no module 'nomodule'"),
         ("app:nope", "app has no 'nope'"),
-        ("app:time", "a module has no handlers"),
+        ("app:time", "is of type 'module', which has no handlers"),
         ("broken:queue", "the module cannot be imported: ZeroDivisionError"),
         ("other:queue", "is queue 'other', not"),
     ],
@@ -279,7 +276,7 @@ def test_locks_from_the_command_line(world: World) -> None:
     try:
         until((world.folder / "held").exists, "the first holds")
         _, err = world.run("lock", "run", "gpu-0", "--try", "--", "true", code=124)
-        assert "held by lock run sh" in err
+        assert "lock gpu-0 is held by lock run sh (pid " in err
         world.run("lock", "run", "gpu-0", "--timeout", "300ms", "--", "true", code=124)
         second = world.start("lock", "run", "gpu-0", "--", "sh", "-c", "exit 7")
         until(lambda: len(world.json("lock", "show", "gpu-0")["waiters"]) == 1, "one waits")
@@ -314,7 +311,7 @@ def test_commands_that_cannot_run(world: World, command: str, code: int) -> None
 
 
 def test_a_grace_longer_than_the_lease_is_refused(world: World) -> None:
-    _, err = world.run("lock", "run", "door", "--grace", "60", "--", "true", code=125)
+    _, err = world.run("lock", "run", "door", "--grace", "60", "--", "true", code=3)
     assert "--grace 60" in err
 
 

@@ -48,7 +48,7 @@ class Servers:
                     hint="give --zookeeper host:2181, set ZKCOORD_ZOOKEEPER, name a --context, "
                     "or start servers here with `zkcoord local up`",
                 )
-            session = Session(self._zookeeper, config=self._session_config)
+            session = Session(self._zookeeper, config=self._session_config, name=CLIENT_ID)
             session.start()
             self._session = session
         return self._session

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from zkcoord.errors import StackError
+from zkcoord.errors import StackMissing
 from zkcoord.local import paths, running
 
 _LOOK_EVERY_SECONDS = 0.25
@@ -17,7 +17,7 @@ def of_stack(name: str, server: str | None = None) -> dict[str, Path]:
     """The log files of a stack by server name, or of one server; it need not run any more.
 
     Raises:
-        StackError: there is no such stack, or it has no such server.
+        StackMissing: there is no such stack, or it has no such server.
     """
     described = running.read(running.check_name(name))
     if described is not None:
@@ -26,11 +26,11 @@ def of_stack(name: str, server: str | None = None) -> dict[str, Path]:
         found = sorted(paths.data_dir(name).glob("*/server.log"))
         files = {path.parent.name: path for path in found}
     if not files:
-        raise StackError(f"no local stack named {name!r} has left logs")
+        raise StackMissing(f"no local stack named {name!r} has left logs")
     if server is None:
         return files
     if server not in files:
-        raise StackError(f"stack {name!r} has no server {server!r}, but {', '.join(files)}")
+        raise StackMissing(f"stack {name!r} has no server {server!r}, but {', '.join(files)}")
     return {server: files[server]}
 
 

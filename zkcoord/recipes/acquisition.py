@@ -263,7 +263,9 @@ class Acquisition(Generic[LeaseT]):
         waited = now() - self._begun
         name = self._line.name
         text = f"{name}: not granted within {waited:.2f} s"
-        if self._holder:
+        if self._trying and self._holder:
+            text = f"{name} is held by {self._holder}"
+        elif self._holder:
             text += f", held by {self._holder}"
         elif not self._link.connected:
             text += f"; no link to ZooKeeper: {self._link.why_down}"

@@ -38,8 +38,8 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     data: bytes = b""
 
     def __str__(self) -> str:
-        label = f"{self.name} " if self.name else ""
-        return f"{label}(pid {self.pid} on {self.host})"
+        process = f"pid {self.pid} on {self.host}"
+        return f"{self.name} ({process})" if self.name else process
 
 
 _encode = msgspec.json.Encoder().encode

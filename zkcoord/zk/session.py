@@ -10,6 +10,7 @@ from zkcoord.config import SessionConfig
 from zkcoord.errors import ConfigError, EnsembleUnavailable, SessionClosed
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
+from zkcoord.zk.hosts import check_hosts
 from zkcoord.zk.link import Link
 from zkcoord.zk.nodes import Nodes
 from zkcoord.zk.promise import Promise, Signal
@@ -53,8 +54,7 @@ class Session:
     ) -> None:
         if config is not None and timeout is not None:
             raise ConfigError("Session: give timeout or config, not both")
-        if not hosts.strip() or hosts.startswith("/"):
-            raise ConfigError(f"Session: hosts {hosts!r}: at least one host:port is needed")
+        check_hosts(hosts)
         if config is None:
             config = SessionConfig() if timeout is None else SessionConfig(timeout_s=timeout)
         self.name = name

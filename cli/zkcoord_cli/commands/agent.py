@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord_cli.options import SECONDS, connected, inspected, json_option
+from zkcoord_cli.options import QUEUE, SECONDS, connected, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @click.option(
     "--handlers",
     required=True,
@@ -55,7 +55,7 @@ def run(
     from zkcoord_cli.handlers import load_queue
     from zkcoord_cli.servicelog import configure
 
-    configure()
+    configure(output.verbose)
     config = AgentConfig(
         slots=slots,
         capabilities=frozenset(given["capability"]),

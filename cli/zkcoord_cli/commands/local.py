@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkcoord_cli.exit_codes import ExitCode
-from zkcoord_cli.options import json_option, timeout_option
+from zkcoord_cli.options import STACK, json_option, timeout_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 _COUNTS = click.Choice(["1", "3"])
 
 name_option = click.option(
-    "--name", default="default", metavar="NAME", help="Which stack; several can run side by side."
+    "--name",
+    default="default",
+    type=STACK,
+    metavar="NAME",
+    help="Which stack; several can run side by side.",
 )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord_cli.exit_codes import LockRunCode
+from zkcoord_cli.exit_codes import ExitCode, LockRunCode, code_of
+from zkcoord_cli.formats import duration
 from zkcoord_cli.options import SECONDS, connected, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from zkcoord.recipes.lock import Lock
     from zkcoord.settings import Settings
     from zkcoord_cli.guarded import Ending
+
+
+SAY_AFTER_S = 1.0
+SAY_EVERY_S = 30.0
+LOOK_S = 2.0
 
 
 @click.group(name="lock")
@@ -69,20 +76,26 @@ def run(
     zkcoord lock run gpu-0 -- ./train.sh --epochs 3
     zkcoord lock run nightly --try -- pg_dump shop
     """
-    from contextlib import suppress
+    from contextlib import closing, suppress
 
     from zkcoord.errors import AcquireTimeout, LeaseLost, ZkcoordError
     from zkcoord.recipes.lock import Lock
     from zkcoord.zk import Session
 
     _leave_on_signals()
+    wanted = 0.0 if only_try else timeout
+    label = f"lock run {arguments[0]}"
+    end = None if not wanted else time.monotonic() + wanted
     try:
-        with Session(settings.need_zookeeper(), config=settings.session) as session:
-            wanted = 0.0 if only_try else timeout
-            label = f"lock run {arguments[0]}"
-            lease = _acquire(output, Lock(session, name, label=label), name, wanted)
+        session = Session(settings.need_zookeeper(), config=settings.session, name=label)
+        lock = Lock(session, name, label=label)
+        connect = settings.session.connect_timeout_s
+        session.start(min(connect, wanted) if wanted else connect)
+        with closing(session):
+            pause = _grace(grace, session.negotiated_timeout)
+            left = wanted if end is None else max(0.0, end - time.monotonic())
+            lease = _acquire(output, lock, name, left)
             try:
-                pause = grace if grace is not None else session.negotiated_timeout / 4
                 ending = _run(output, lease, arguments, pause, session.negotiated_timeout)
             finally:
                 with suppress(LeaseLost):  # how it ended says so
@@ -92,7 +105,9 @@ def run(
         return LockRunCode.NOT_ACQUIRED
     except ZkcoordError as error:
         output.error(error.args[0] if error.args else type(error).__name__, error.hint)
-        return LockRunCode.FAILED
+        code = code_of(error)
+        own_fault = code in (ExitCode.USAGE, ExitCode.CONFIGURATION)
+        return code if own_fault else LockRunCode.FAILED
     _explain(output, ending, name, arguments[0])
     return ending.code
 
@@ -110,8 +125,6 @@ def list_(output: Output, inspector: Inspector, held: bool, as_json: bool) -> No
     zkcoord lock list --json
     """
     import msgspec
-
-    from zkcoord_cli.formats import duration
 
     views = [view for view in inspector.locks() if view.holder is not None or not held]
     if as_json:
@@ -163,33 +176,70 @@ def show(output: Output, inspector: Inspector, name: str, as_json: bool) -> None
 
 
 def _row(one: ContenderView) -> tuple[Any, ...]:
-    from zkcoord_cli.formats import duration
-
     place = f"waits, {one.place} ahead" if one.place else "holds"
     return place, one.name, one.host, one.pid, duration(one.age), one.token
 
 
 def _acquire(output: Output, lock: Lock, name: str, timeout: float | None) -> Lease:
+    from concurrent.futures import TimeoutError as NotYet
+
     if output.verbose:
         output.note(f"waiting for lock {name}")
-    lease = lock.acquire(timeout=timeout)
+    request = lock.acquire_future(timeout)
+    pause = SAY_AFTER_S
+    try:
+        while not request.done():
+            try:
+                request.result(pause)
+            except NotYet:
+                if request.done():
+                    break
+                output.note(f"waiting for lock {name}{_held_by(lock)}")
+                pause = SAY_EVERY_S
+        lease = request.wait()
+    except BaseException:
+        request.give_up()
+        raise
     if output.verbose:
         output.note(f"lock {name} held, token {lease.token}")
     return lease
 
 
-def _run(
-    output: Output, lease: Lease, arguments: tuple[str, ...], grace: float, session_timeout: float
-) -> Ending:
-    from zkcoord.errors import ConfigError
-    from zkcoord_cli import guarded, keeper
+def _held_by(lock: Lock) -> str:
+    """Who holds it, as far as that can be learnt at once."""
+    from zkcoord.errors import CoordinationError
+    from zkcoord.recipes.contenders import contenders
 
+    try:
+        found = contenders(lock.session, lock.name, limit=1, timeout=LOOK_S)
+    except CoordinationError as error:
+        return f"; who holds it is not known: {error.args[0]}"
+    if not found:
+        return ""
+    holder = found[0]
+    return f", held by {holder.identity or holder.node} for {duration(holder.waited)}"
+
+
+def _grace(grace: float | None, session_timeout: float) -> float:
+    """Seconds from SIGTERM to the end of the lease; ConfigError for what cannot work."""
+    from zkcoord.errors import ConfigError
+    from zkcoord_cli import keeper
+
+    if grace is None:
+        return session_timeout / 4
     if not 2 * keeper.KILL_MARGIN_S <= grace <= session_timeout / 2:
         raise ConfigError(
             f"--grace {grace:g}: must be within {2 * keeper.KILL_MARGIN_S:g} and half the session "
             f"timeout, {session_timeout / 2:g} s",
             hint="set ZKCOORD_SESSION_TIMEOUT_S to what the command needs to stop",
         )
+    return grace
+
+
+def _run(
+    output: Output, lease: Lease, arguments: tuple[str, ...], grace: float, session_timeout: float
+) -> Ending:
+    from zkcoord_cli import guarded
 
     def on_stop() -> None:
         output.note(f"stopped; the lock is lost in {session_timeout:g} s at most")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkcoord_cli.exit_codes import ExitCode
-from zkcoord_cli.options import SECONDS, connected, inspected, json_option, open_inspector
+from zkcoord_cli.options import QUEUE, SECONDS, connected, inspected, json_option, open_inspector
 from zkcoord_cli.output import Output, pass_output, schema_name
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=QUEUE)
 @click.option("--partitions", type=click.IntRange(1, 256), default=1, help="Of each class's topic.")
 @click.option(
     "--inboxes", type=click.IntRange(1, 10_000), default=16, help="Agents at a time; grows."

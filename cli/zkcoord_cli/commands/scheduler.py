@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkcoord_cli.options import SECONDS, connected
+from zkcoord_cli.options import QUEUE, SECONDS, connected
 from zkcoord_cli.output import Output, pass_output
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("queues", nargs=-1, required=True, metavar="QUEUE…")
+@click.argument("queues", nargs=-1, required=True, type=QUEUE, metavar="QUEUE…")
 @click.option("--name", metavar="NAME", show_default="host:pid", help="How logs name it.")
 @click.option(
     "--history", type=SECONDS, default=3600.0, metavar="SECONDS", help="How long the log is kept."
@@ -47,7 +47,7 @@ def run(
     from zkcoord.queue.scheduler import Scheduler
     from zkcoord_cli.servicelog import configure
 
-    configure()
+    configure(output.verbose)
     scheduler = Scheduler(
         *queues,
         kafka=settings.need_kafka(),

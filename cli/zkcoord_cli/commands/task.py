@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkcoord_cli.exit_codes import ExitCode
-from zkcoord_cli.options import SECONDS, connected, inspected, json_option, timeout_option
+from zkcoord_cli.options import QUEUE, SECONDS, connected, inspected, json_option, timeout_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @click.argument("task")
 @click.argument("arguments", nargs=-1, metavar="[KEY=TEXT | KEY:=JSON]…")
 @click.option("--json-args", metavar="JSON", help="Arguments as one JSON array or object.")
@@ -48,7 +48,7 @@ def command() -> None:
 @click.option("--attempts", type=click.IntRange(1, 1000), help="How many it gets.")
 @click.option("--requires", multiple=True, metavar="NAME", help="Capability its agent must have.")
 @click.option("--tenant", metavar="NAME", help="On whose behalf.")
-@click.option("--id", "task_id", metavar="ID", help="Its id; the same again changes nothing.")
+@click.option("--id", "task_id", metavar="ID", help="Its id; repeats are dropped while it lives.")
 @click.option("--wait", type=SECONDS, metavar="SECONDS", help="Wait for its end, print the result.")
 @json_option
 @connected
@@ -364,10 +364,10 @@ def _arguments(
         key, equals, text = pair.partition("=")
         if not equals or not key.removesuffix(":"):
             raise click.UsageError(f"{pair!r}: write KEY=TEXT or KEY:=JSON")
-        if key.endswith(":"):
-            kwargs[key[:-1]] = _json(text, pair)
-        else:
-            kwargs[key] = text
+        name = key.removesuffix(":")
+        if name in kwargs:
+            raise click.UsageError(f"{name!r} is given twice")
+        kwargs[name] = _json(text, pair) if key.endswith(":") else text
     return args, kwargs
 
 
