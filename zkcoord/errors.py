@@ -36,6 +36,7 @@
     ├─ TaskFailed                        the task ended without success
     │  └─ TaskCancelled
     └─ StackError                        the local stack cannot start or was not found
+       └─ StackMissing   (LookupError)   no stack, or no server of it, has that name
        └─ StackMissing   (LookupError)   there is no such stack, or it has no such server
 
 Task code raises :class:`Retry` and :class:`Discard` to steer its own fate, and gets
