@@ -6,9 +6,11 @@ the environment or a file. Each value comes from the first of:
 1. what the caller passes as `flags`, or a context that the caller names with `context`;
 2. environment variables: ``ZKCOORD_`` and the key in capitals, dots as underscores;
 3. the context named by ``ZKCOORD_CONTEXT`` or by ``context`` in the settings file;
-4. the running local stack, only when neither ZooKeeper nor Kafka is named by anything above: half
-   of one installation is never mixed with half of another;
+4. the running local stack (``default``, or the only one), only when neither ZooKeeper nor Kafka is
+   named by anything above: half of one installation is never mixed with half of another;
 5. the default.
+
+The context ``local:NAME`` is the running local stack of that name and needs no file.
 
 The file is TOML, by default ``$XDG_CONFIG_HOME/zkcoord/config.toml``; ``ZKCOORD_CONFIG`` names
 another::
@@ -37,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from zkcoord.config import KafkaConfig, SaslConfig, SessionConfig, TlsConfig
-from zkcoord.errors import ConfigError
+from zkcoord.errors import ConfigError, StackError
 
 PREFIX = "ZKCOORD_"
 FILE_BYTES_MAX = 1024 * 1024
@@ -66,8 +68,12 @@ _DEFAULTS: dict[str, str] = {
 Values = dict[str, tuple[str, str]]
 """Key to (value, where it came from)."""
 
-Finder = Callable[[], tuple[str, str] | None]
-"""Gives (zookeeper, kafka) of the running local stack, or None."""
+Finder = Callable[[], tuple[str, ...] | None]
+"""Gives (zookeeper, kafka) of the running local stack, its name behind them unless default."""
+
+LOCAL = "local stack"
+"""How the origin of a value begins that a local stack gave without being named."""
+LOCAL_CONTEXT = "local:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +137,11 @@ def load_settings(
     chosen = context or env.get(PREFIX + "CONTEXT") or document.get("context") or None
     from_file: Values = {}
     if chosen is not None:
-        from_file = _read_context(document, str(chosen), path)
-        _check_secrets_in(path, from_file, warnings)
+        if str(chosen).startswith(LOCAL_CONTEXT):
+            from_file = _named_stack(str(chosen))
+        else:
+            from_file = _read_context(document, str(chosen), path)
+            _check_secrets_in(path, from_file, warnings)
     from_flags = {key: (text, "flag") for key, text in (flags or {}).items() if text is not None}
     _refuse_unknown(from_flags, KEYS, "flags")
     from_environment = _read_environment(env)
@@ -239,15 +248,40 @@ def _from_local(find: Finder) -> Values:
     found = find()
     if found is None:
         return {}
-    zookeeper, kafka = found
-    return {"zookeeper": (zookeeper, "local stack"), "kafka": (kafka, "local stack")}
+    zookeeper, kafka, *name = found
+    origin = f"{LOCAL} {name[0]!r}" if name else LOCAL
+    return {"zookeeper": (zookeeper, origin), "kafka": (kafka, origin)}
 
 
-def _running_stack() -> tuple[str, str] | None:
-    from zkcoord.local import find_running
+def _running_stack() -> tuple[str, ...] | None:
+    """The stack called default, or the only one that runs."""
+    from zkcoord.local import find_running, running
 
     stack = find_running()
-    return None if stack is None else (stack.zookeeper, stack.kafka)
+    if stack is not None:
+        return stack.zookeeper, stack.kafka
+    others = running.alive()
+    stack = find_running(others[0]) if len(others) == 1 else None
+    return None if stack is None else (stack.zookeeper, stack.kafka, stack.name)
+
+
+def _named_stack(context: str) -> Values:
+    """The servers of the local stack that a context ``local:NAME`` names."""
+    from zkcoord.local import find_running, running
+
+    name = context.removeprefix(LOCAL_CONTEXT)
+    try:
+        stack = find_running(name)
+    except StackError as error:
+        raise ConfigError(f"context '{context}': {error.args[0]}", hint=error.hint) from error
+    if stack is None:
+        others = ", ".join(running.alive()) or "none"
+        raise ConfigError(
+            f"context '{context}': no local stack named {name!r} runs (running: {others})",
+            hint=f"start it: zkcoord local up --name {name}",
+        )
+    origin = f"context '{context}'"
+    return {"zookeeper": (stack.zookeeper, origin), "kafka": (stack.kafka, origin)}
 
 
 def _check_secrets_in(path: Path, values: Values, warnings: list[str]) -> None:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from zkcoord.queue.handle import Queue
     from zkcoord.settings import Settings
 
-LOCAL = "local stack"
-
 
 def load_queue(name: str, where: str, settings: Settings) -> Queue:
     """The queue whose tasks an agent runs, from ``module:attribute``.
@@ -61,9 +59,13 @@ def load_queue(name: str, where: str, settings: Settings) -> Queue:
 
 def _override(queue: Queue, settings: Settings) -> None:
     """Let what the person who starts the agent says win over what stands in the module."""
-    if settings.zookeeper is not None and settings.origin.get("zookeeper") != LOCAL:
+    from zkcoord.settings import LOCAL
+
+    if settings.zookeeper is not None and not settings.origin.get("zookeeper", "").startswith(
+        LOCAL
+    ):
         queue.zookeeper = settings.zookeeper
-    if settings.kafka is not None and settings.origin.get("kafka") != LOCAL:
+    if settings.kafka is not None and not settings.origin.get("kafka", "").startswith(LOCAL):
         queue.kafka = settings.kafka
     if settings.origin.get("session_timeout_s", "default") != "default":
         queue.session_config = settings.session

@@ -57,7 +57,8 @@ def connected(function: F) -> F:
         "--context",
         envvar="ZKCOORD_CONTEXT",
         metavar="NAME",
-        help="A context of the settings file; given here it wins over the environment.",
+        help="A context of the settings file, or local:NAME for a local stack; given here it wins "
+        "over the environment.",
     )(with_settings)
     for name, metavar, text in reversed(CONNECTION):
         decorated = click.option(

@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from zkcoord.config import KafkaConfig
+from zkcoord.kafka import Producer
 from zkcoord.local import Stack
+from zkcoord.queue.topics import Topics
 from zkcoord_cli.main import cli
 
 HANDLERS = """
@@ -187,6 +190,53 @@ def test_a_failed_task_is_9_and_a_dead_letter(served: World) -> None:
     assert [task["id"] for task in states] == [task_id]
 
 
+def test_json_is_printed_when_the_task_fails_or_takes_too_long(served: World) -> None:
+    arguments = ["task", "submit", served.queue, "fail", "text=oops", "--id", "failing-2"]
+    failed = served.json(*arguments, "--wait", "60", code=9)
+    assert (failed["id"], failed["state"], failed["reason"]) == ("failing-2", "dead", "exhausted")
+    assert "oops" in failed["error"]
+    assert failed["result"] is None
+    arguments = ["task", "submit", served.queue, "nap", "seconds:=0", "--delay", "1h"]
+    late = served.json(*arguments, "--wait", "0.2", code=6)
+    assert (late["state"], late["result"]) == ("unfinished", None)
+    assert late["id"] in late["error"]
+    asked = served.json("task", "result", served.queue, late["id"], "--wait", "0.5", code=6)
+    assert (asked["id"], asked["state"]) == (late["id"], "unfinished")
+
+
+def test_only_a_task_that_lives_can_be_cancelled(served: World) -> None:
+    served.run(
+        "task", "submit", served.queue, "send", "to=x", "--id", "quick-1", "--wait", "60"
+    )  # fmt: skip
+    before = served.json("dead", "list", served.queue)["items"]
+    _, err = served.run("task", "cancel", served.queue, "nope", code=5)
+    assert "knows no task 'nope'" in err
+    answer = served.json("task", "cancel", served.queue, "quick-1", "nope", code=5)
+    assert answer["asked"] == []
+    assert answer["not_live"] == {"quick-1": "succeeded", "nope": None}
+    _, err = served.run("task", "cancel", served.queue, "quick-1", code=5)
+    assert "has ended already: succeeded" in err
+    assert served.json("dead", "list", served.queue)["items"] == before
+
+
+def test_a_record_that_is_no_task_is_found_by_where_it_stood(served: World) -> None:
+    topic = Topics(served.queue).low
+    offsets: list[int | None] = []
+    config = KafkaConfig(bootstrap=served.environment["ZKCOORD_KAFKA"])
+    with Producer(config, client_id="rubbish") as producer:
+        producer.send(topic, b"rubbish", on_ack=lambda offset, _: offsets.append(offset))
+        producer.flush(30)
+    name = f"low/0/{offsets[0]}"
+    until(lambda: name in served.run("dead", "list", served.queue)[0], "the letter is listed")
+    letter = served.json("dead", "show", served.queue, name)
+    assert (letter["reason"], letter["text"]) == ("malformed", "rubbish")
+    _, err = served.run("task", "result", served.queue, name, code=5)
+    assert f"zkcoord dead show {served.queue} {name}" in err
+    _, err = served.run("dead", "list", served.queue, "--reason", "bogus")
+    assert "no dead letter with reason 'bogus'" in err
+    assert "malformed 1" in err
+
+
 def test_a_result_that_is_not_there_yet_is_6_and_an_unknown_task_5(served: World) -> None:
     arguments = ["task", "submit", served.queue, "nap", "seconds:=0", "--delay", "1h"]
     task_id = served.run(*arguments)[0].strip()
@@ -278,7 +328,10 @@ def test_locks_from_the_command_line(world: World) -> None:
         _, err = world.run("lock", "run", "gpu-0", "--try", "--", "true", code=124)
         assert "lock gpu-0 is held by lock run sh (pid " in err
         world.run("lock", "run", "gpu-0", "--timeout", "300ms", "--", "true", code=124)
-        second = world.start("lock", "run", "gpu-0", "--", "sh", "-c", "exit 7")
+        with (world.folder / "second.log").open("w") as log:
+            second = world.start("lock", "run", "gpu-0", "--", "sh", "-c", "exit 7", stderr=log)
+        said = "waiting for lock gpu-0, held by lock run sh (pid "
+        until(lambda: said in (world.folder / "second.log").read_text(), "it says why it waits")
         until(lambda: len(world.json("lock", "show", "gpu-0")["waiters"]) == 1, "one waits")
         shown = world.json("lock", "show", "gpu-0")
         assert shown["holder"]["token"] == int((world.folder / "token").read_text())

@@ -56,6 +56,16 @@ def srvr(mode: str, version: str = "3.9.5") -> bytes:
     ).encode()
 
 
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_what_is_no_zookeeper_is_said_to_be_none(answering: list[Answering], answer: bytes) -> None:
+    server = Answering(answer)
+    answering.append(server)
+    finding = next(iter(ensemble._servers(server.address)))
+    assert finding.status == "FAIL"
+    assert "no ZooKeeper" in finding.observed
+    assert "address" in finding.advice
+
+
 def look(hosts: str) -> list[tuple[str, str]]:
     return [(f.status, f.observed) for f in ensemble._servers(hosts)]
 

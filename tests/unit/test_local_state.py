@@ -184,3 +184,41 @@ def test_logs_of_a_stack_are_its_servers_logs(tmp_path: Path) -> None:
     follower.close()
     with pytest.raises(StackError, match="has no server 'broker-2'"):
         logfiles.of_stack("default", "broker-2")
+
+
+def test_ports_are_remembered_only_when_told_so(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path / "data")
+    wanted = folder.layout(1, 1, wanted={0: 20001})
+    assert wanted.ports[0] == 20001
+    kept = folder.layout(1, 1)
+    assert kept.ports[0] != 20001
+    assert kept.ports[1:] == wanted.ports[1:]
+    folder.remember(wanted)
+    assert folder.layout(1, 1) == wanted
+    folder.close()
+
+
+def test_other_ports_than_a_running_stack_has_are_refused(tmp_path: Path) -> None:
+    servers = (
+        RunningServer("zookeeper-1", "127.0.0.1:2181", 1, "log"),
+        RunningServer("broker-1", "127.0.0.1:9092", 2, "log"),
+    )
+    stack = described(tmp_path, servers=servers)
+    data = tmp_path
+    with running.lock("default"):
+        running.write(stack)
+        assert background.up(data=data, zookeeper_port=2181, kafka_port=9092) == stack
+        with pytest.raises(StackError, match="ports 2181 and 9092"):
+            background.up(data=data, zookeeper_port=2182)
+        with pytest.raises(StackError, match="ports 2181 and 9092"):
+            background.up(data=data, kafka_port=9093)
+
+
+def test_the_data_of_a_stack_is_known_whether_it_runs_or_not(tmp_path: Path) -> None:
+    assert background.data_of("default") is None
+    folder = DataFolder(paths.data_dir("default"))
+    folder.layout(1, 1)
+    folder.close()
+    assert background.data_of("default") == paths.data_dir("default")
+    assert background.down(delete_data=True) is False
+    assert background.data_of("default") is None

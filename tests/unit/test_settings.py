@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from zkcoord.errors import ConfigError
+from zkcoord.local import running
+from zkcoord.local.running import RunningStack
 from zkcoord.settings import KEYS, Settings, load_settings, settings_path, variable_of
 
 FILE = """
@@ -190,3 +195,51 @@ def test_every_key_has_its_own_variable() -> None:
 def test_unknown_flags_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown 'kafak' .*'kafka'"):
         read(flags={"kafak": "x"})
+
+
+@pytest.fixture
+def stacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[[str], RunningStack]]:
+    """Makes local stacks that look as if they ran."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with ExitStack() as locks:
+
+        def make(name: str) -> RunningStack:
+            locks.enter_context(running.lock(name))
+            stack = RunningStack(name, f"{name}:1", f"{name}:2", "/data", os.getpid(), 1.0)
+            running.write(stack)
+            return stack
+
+        yield make
+
+
+def test_a_named_local_stack_is_a_context(stacks: Callable[[str], RunningStack]) -> None:
+    stacks("default")
+    stacks("spare")
+    environment = {"HOME": "/n", "ZKCOORD_ZOOKEEPER": "env:1"}
+    flagged = load_settings(context="local:spare", environment=environment)
+    assert (flagged.zookeeper, flagged.need_kafka().bootstrap) == ("spare:1", "spare:2")
+    assert flagged.context == "local:spare"
+    assert flagged.origin["zookeeper"] == "context 'local:spare'"
+    named = load_settings(environment={"HOME": "/n", "ZKCOORD_CONTEXT": "local:spare"})
+    assert named.zookeeper == "spare:1"
+    assert load_settings(environment={"HOME": "/n"}).zookeeper == "default:1"
+
+
+@pytest.mark.parametrize("context", ["local:nope", "local:a/b", "local:"])
+def test_a_local_stack_that_does_not_run_is_no_context(
+    context: str, stacks: Callable[[str], RunningStack]
+) -> None:
+    stacks("spare")
+    with pytest.raises(ConfigError, match=f"context '{context}'"):
+        load_settings(context=context, environment={"HOME": "/n"})
+
+
+def test_the_only_stack_is_used_whatever_its_name(stacks: Callable[[str], RunningStack]) -> None:
+    stacks("spare")
+    only = load_settings(environment={"HOME": "/n"})
+    assert only.zookeeper == "spare:1"
+    assert only.origin["kafka"] == "local stack 'spare'"
+    stacks("other")
+    assert load_settings(environment={"HOME": "/n"}).zookeeper is None

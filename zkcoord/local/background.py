@@ -17,6 +17,7 @@ from typing import Any
 
 from zkcoord.errors import StackError
 from zkcoord.local import jars, paths, probe, running
+from zkcoord.local.folder import MARKER
 from zkcoord.local.java import find_java
 from zkcoord.local.running import RunningServer, RunningStack
 from zkcoord.local.servers import READY_SECONDS
@@ -58,6 +59,7 @@ def up(
     found = running.find_running(name)
     if found is not None:
         _check_same(found, zookeepers, brokers, data)
+        _check_ports(found, zookeeper_port, kafka_port)
         return found
     # Here and not in the supervisor, so that the progress bar is seen and Java is asked for once.
     find_java()
@@ -101,9 +103,16 @@ def down(name: str = running.DEFAULT_NAME, *, delete_data: bool = False) -> bool
     if delete_data:
         folder = Path(described.data) if described else paths.data_dir(name)
         # Only what a stack made: a folder with our marker.
-        if (folder / "stack.json").exists():
+        if (folder / MARKER).exists():
             shutil.rmtree(folder)
     return ran
+
+
+def data_of(name: str = running.DEFAULT_NAME) -> Path | None:
+    """The data folder of a stack, running or not; None when there is none that a stack made."""
+    described = running.read(running.check_name(name))
+    folder = Path(described.data) if described else paths.data_dir(name)
+    return folder if (folder / MARKER).exists() else None
 
 
 def look(name: str = running.DEFAULT_NAME) -> tuple[RunningStack, dict[str, str]]:
@@ -145,6 +154,21 @@ def _check_same(found: RunningStack, zookeepers: int, brokers: int, data: Path |
         raise StackError(
             f"a local stack named {found.name!r} runs already with {have[0]} ZooKeeper and "
             f"{have[1]} Kafka servers in {found.data}",
+            hint="stop it with `zkcoord local down`, or give the new one another --name",
+        )
+
+
+def _check_ports(found: RunningStack, zookeeper_port: int | None, kafka_port: int | None) -> None:
+    have = {
+        kind: next((int(s.address.rpartition(":")[2]) for s in found.servers
+                    if s.name.startswith(kind)), None)
+        for kind in ("zookeeper", "broker")
+    }  # fmt: skip
+    wanted = {"zookeeper": zookeeper_port, "broker": kafka_port}
+    if any(port is not None and port != have[kind] for kind, port in wanted.items()):
+        raise StackError(
+            f"a local stack named {found.name!r} runs already, on ports {have['zookeeper']} and "
+            f"{have['broker']}",
             hint="stop it with `zkcoord local down`, or give the new one another --name",
         )
 

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -74,7 +74,9 @@ class DataFolder:
     def layout(
         self, zookeepers: int, brokers: int, *, wanted: dict[int, int] | None = None
     ) -> Layout:
-        """Read what the folder holds, or decide it for a new folder; ports are written down.
+        """Read what the folder holds, or decide it for a new folder.
+
+        A new folder is marked as ours; `wanted` ports are not written down before `remember`.
 
         Args:
             zookeepers: how many there must be.
@@ -96,11 +98,20 @@ class DataFolder:
                     f"{MARKER}: a stack was not made here, or was half deleted",
                     hint="name an empty folder, or empty this one",
                 )
-        layout = self._decide(known, zookeepers, brokers, wanted or {})
+        own = self._decide(known, zookeepers, brokers, wanted or {})
+        if known is None:
+            self.remember(own)
+        ports_now = list(own.ports)
+        for place, port in (wanted or {}).items():
+            ports_now[place] = port
+        return replace(own, ports=tuple(ports_now))
+
+    def remember(self, layout: Layout) -> None:
+        """Write down what the next start shall use: ports that servers did start on."""
+        marker = self.path / MARKER
         partial = marker.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(layout), indent=1) + "\n")
         partial.replace(marker)
-        return layout
 
     def _read(self, marker: Path, zookeepers: int, brokers: int) -> Layout:
         advice = f"name another folder, or delete {self.path} and its data"
@@ -138,9 +149,7 @@ class DataFolder:
             # Clients may have written down the first port of each server: that one stays, and an
             # error names it when it is taken. The servers' ports among themselves may move.
             if known and place % 3 and not ports.is_free(port):
-                chosen[place] = ports.choose(1, avoid=chosen)[0]
-        for place, port in wanted.items():
-            chosen[place] = port
+                chosen[place] = ports.choose(1, avoid=[*chosen, *wanted.values()])[0]
         return Layout(
             zookeepers=zookeepers,
             brokers=brokers,

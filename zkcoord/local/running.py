@@ -111,6 +111,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in paths.state_dir().glob("*.json"))
 
 
+def alive() -> list[str]:
+    """Names of the stacks whose supervisors are alive."""
+    return [name for name in names() if is_locked(name)]
+
+
 def read(name: str) -> RunningStack | None:
     """Read a stack's description, whether it runs or not; None when there is none.
 

@@ -125,6 +125,7 @@ class Stack:
         for server in self.servers:
             server.launch()
         self.wait_ready()
+        self._folder.remember(layout)
 
     def _build(self, layout: Layout, java: str, root: Path) -> None:
         assert self.data is not None

@@ -76,7 +76,9 @@ def list_dead(
 def find_dead(
     config: KafkaConfig, topics: Topics, wanted: str, *, timeout: float = 30.0
 ) -> Buried | None:
-    """The newest dead letter whose task id, or whose fact, is `wanted`; None when there is none.
+    """The newest dead letter whose task id, fact or place of origin is `wanted`, or None.
+
+    The place is ``<class>/<partition>/<offset>``, the id of what had none that could be read.
 
     Raises:
         BrokerUnavailable: it could not be read in time.
@@ -85,7 +87,10 @@ def find_dead(
     found: Buried | None = None
     for record in _read(config, _bounds(config, topics, until), until):
         buried = _buried(record)
-        if buried is None or wanted not in (buried.letter.id, buried.letter.fact):
+        if buried is None:
+            continue
+        letter = buried.letter
+        if wanted not in (letter.id, letter.fact, deadletters.source(letter.origin)):
             continue
         if found is None or buried.letter.last >= found.letter.last:
             found = buried

@@ -12,6 +12,7 @@ from zkcoord_cli.output import Output, pass_output, schema_name
 if TYPE_CHECKING:
     from zkcoord.inspector import DeadView, Inspector
 
+COUNTED_MAX = 1000
 READ_TIMEOUT = "How long the letters may take to read."
 
 
@@ -45,19 +46,26 @@ def list_(
     zkcoord dead list mail
     zkcoord dead list mail --reason malformed --json
     """
-    from zkcoord_cli.formats import ago
-
     letters = inspector.dead_letters(queue, limit=limit, reason=reason, task=task, timeout=timeout)
     if as_json:
         items = [_as_json(letter) for letter in letters]
         output.json(schema_name("dead", "list"), {"queue": queue, "items": items})
         return
+    if not letters and (reason or task):
+        output.note(_none_such(inspector, queue, reason, task, timeout))
+        return
+    _table(output, queue, letters)
+
+
+def _table(output: Output, queue: str, letters: list[DeadView]) -> None:
+    from zkcoord_cli.formats import ago
+
     output.table(
         ("LETTER", "ID", "REASON", "TASK", "TRIES", "AGE", "ERROR"),
         [
             (
                 letter.fact,
-                letter.id,
+                letter.id or letter.source,
                 letter.reason,
                 letter.task,
                 letter.attempts,
@@ -90,6 +98,8 @@ def show(
 ) -> None:
     """Show one dead letter with its original bytes, by task id or by its own.
 
+    A record without an id goes by where it stood: CLASS/PARTITION/OFFSET.
+
     \b
     zkcoord dead show mail 812.0
     zkcoord dead show mail 01K9V5 --raw > body.json
@@ -105,7 +115,7 @@ def show(
         return
     output.fields(
         [
-            ("id", letter.id),
+            ("id", letter.id or letter.source),
             ("task", letter.task),
             ("reason", letter.reason),
             ("error", letter.error),
@@ -121,6 +131,23 @@ def show(
     )
     if letter.sha256:
         output.note(f"cut: the value had {letter.size} bytes, sha256 {letter.sha256}")
+
+
+def _none_such(
+    inspector: Inspector, queue: str, reason: str | None, task: str | None, timeout: float
+) -> str:
+    """That nothing fits the filter, and what there is instead."""
+    from collections import Counter
+
+    asked = [f"with reason {reason!r}"] if reason else []
+    asked += [f"of task {task!r}"] if task else []
+    text = f"queue {queue} has no dead letter {' '.join(asked)}"
+    others = inspector.dead_letters(queue, limit=COUNTED_MAX, timeout=timeout)
+    if not others:
+        return f"{text}, and no other"
+    most = "at least " if len(others) == COUNTED_MAX else ""
+    reasons = Counter(letter.reason for letter in others).most_common()
+    return f"{text}; it has {most}{len(others)}: " + ", ".join(f"{r} {n}" for r, n in reasons)
 
 
 def _as_json(letter: DeadView) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def show(output: Output, inspector: Inspector, name: str, as_json: bool) -> None
             (
                 "standby" if one.place else "leader",
                 one.name,
-                one.token,
+                None if one.place else one.token,
                 duration(one.age),
                 one.session,
             )

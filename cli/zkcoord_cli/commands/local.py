@@ -30,7 +30,8 @@ name_option = click.option(
 def command() -> None:
     """Start, look at and stop real ZooKeeper and Kafka servers on this machine.
 
-    Commands of the same user find a running stack by themselves, without --zookeeper and --kafka.
+    Commands of the same user find a running stack by themselves, without --zookeeper and --kafka:
+    the one called default, or the only one. --context local:NAME names another.
 
     \b
     zkcoord local up
@@ -111,7 +112,34 @@ def up(  # noqa: PLR0913, PLR0917 (click passes every option as an argument)
         output.json(schema_name("local", "up"), _document(stack))
         return
     output.fields([("zookeeper", stack.zookeeper), ("kafka", stack.kafka), ("data", stack.data)])
+    if name != "default":
+        output.note(
+            f"use it with: zkcoord … --context local:{name}, or export ZKCOORD_CONTEXT=local:{name}"
+        )
     output.note("stop it with: zkcoord local down" + _flag(name))
+
+
+@command.command(name="list")
+@json_option
+@pass_output
+def list_(output: Output, as_json: bool) -> None:
+    """List the stacks that run, and how to name their servers.
+
+    \b
+    zkcoord local list
+    zkcoord local list --json
+    """
+    from zkcoord.local import running
+
+    found = [stack for name in running.alive() if (stack := running.read(name)) is not None]
+    if as_json:
+        output.json(schema_name("local", "list"), {"items": [_document(stack) for stack in found]})
+        return
+    output.table(
+        ("NAME", "CONTEXT", "ZOOKEEPER", "KAFKA", "DATA"),
+        [(one.name, f"local:{one.name}", one.zookeeper, one.kafka, one.data) for one in found],
+        empty="no local stack runs; start one: zkcoord local up",
+    )
 
 
 @command.command()
@@ -188,11 +216,14 @@ def down(output: Output, name: str, delete_data: bool, as_json: bool) -> None:
     """
     from zkcoord.local import background
 
+    data = background.data_of(name) if delete_data else None
     ran = background.down(name, delete_data=delete_data)
+    deleted = str(data) if data is not None else None
     if as_json:
-        output.json(schema_name("local", "down"), {"name": name, "ran": ran})
-    else:
-        output.note(f"{name} has stopped" if ran else f"no stack named {name} was running")
+        output.json(schema_name("local", "down"), {"name": name, "ran": ran, "deleted": deleted})
+        return
+    text = f"{name} has stopped" if ran else f"no stack named {name} was running"
+    output.note(f"{text}; its data in {deleted} was deleted" if deleted else text)
 
 
 def _document(stack: RunningStack) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkcoord_cli import options
 from zkcoord_cli.exit_codes import ExitCode
-from zkcoord_cli.options import QUEUE, SECONDS, connected, inspected, json_option, open_inspector
+from zkcoord_cli.options import QUEUE, SECONDS, connected, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def create(
         inboxes=numbers["inboxes"],
         config=_config(classes, numbers["task_timeout"], numbers["attempts"]),
     )
-    with open_inspector(settings) as inspector:
+    with options.open_inspector(settings) as inspector:
         servers = inspector.servers
         present = set(servers.admin.describe(wanted.topics.all))
         existed = servers.session.nodes.exists(config_path(name)) is not None
@@ -122,8 +123,6 @@ def list_(output: Output, inspector: Inspector, as_json: bool) -> None:
     """
     import msgspec
 
-    from zkcoord_cli.formats import duration, rate, share
-
     views = inspector.queues()
     if as_json:
         output.json(schema_name("queue", "list"), {"items": msgspec.to_builtins(views)})
@@ -144,13 +143,7 @@ def list_(output: Output, inspector: Inspector, as_json: bool) -> None:
         [
             (
                 view.name,
-                view.verdict + (" paused" if view.paused else ""),
-                share(max((c.fill for c in view.classes), default=0.0)),
-                view.depth,
-                duration(view.oldest),
-                rate(sum(c.rate_in for c in view.classes)),
-                rate(sum(c.rate_out for c in view.classes)),
-                f"{view.busy}/{view.slots}",
+                *(_figures(view) if view.leader else ("unknown", *(None,) * 6)),
                 view.agents,
                 view.leader.name if view.leader else "none",
             )
@@ -287,6 +280,21 @@ def trim(
     if dry_run and items:
         output.note("nothing was deleted: this was a dry run")
     return ExitCode.OK
+
+
+def _figures(view: QueueView) -> tuple[object, ...]:
+    """What the leader published; without a leader it is of the past, and not shown."""
+    from zkcoord_cli.formats import duration, rate, share
+
+    return (
+        view.verdict + (" paused" if view.paused else ""),
+        share(max((c.fill for c in view.classes), default=0.0)),
+        view.depth,
+        duration(view.oldest),
+        rate(sum(c.rate_in for c in view.classes)),
+        rate(sum(c.rate_out for c in view.classes)),
+        f"{view.busy}/{view.slots}",
+    )
 
 
 def _pressure(queue: QueueView) -> str:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zkcoord_cli import options
+from zkcoord_cli.arguments import read_arguments
 from zkcoord_cli.exit_codes import ExitCode
-from zkcoord_cli.options import QUEUE, SECONDS, connected, inspected, json_option, timeout_option
+from zkcoord_cli.options import (
+    QUEUE,
+    SECONDS,
+    connected,
+    inspected,
+    json_option,
+    timeout_option,
+)
 from zkcoord_cli.output import Output, pass_output, schema_name
+from zkcoord_cli.taskview import show_task
 
 if TYPE_CHECKING:
-    from zkcoord.inspector import Inspector, TaskHistory, TaskView
+    from zkcoord.errors import ZkcoordError
+    from zkcoord.inspector import Inspector
     from zkcoord.queue.handle import Queue
+    from zkcoord.queue.ticket import Ticket
     from zkcoord.settings import Settings
 
 CLASSES = ("critical", "high", "normal", "low")
@@ -28,6 +41,7 @@ STATES = (
     "rejected",
     "succeeded",
 )
+UNFINISHED = "unfinished"
 READ_TIMEOUT = "How long the log may take to read."
 
 
@@ -67,10 +81,12 @@ def submit(
     """
     from zkcoord.core.records import Priority
 
-    args, kwargs = _arguments(given["arguments"], given["json_args"])
+    args, kwargs = read_arguments(given["arguments"], given["json_args"])
     wait: float | None = given["wait"]
+    failure: ZkcoordError | None = None
     with _queue(settings, queue) as handle:
-        ticket = handle.submit_raw(
+        ticket = _submit(
+            handle,
             task,
             args,
             kwargs,
@@ -96,20 +112,54 @@ def submit(
             )
         if wait is not None:
             output.note(f"task {ticket.id} submitted, waiting for its end")
-            document["result"] = ticket.result(timeout=wait)
-            document["state"] = "succeeded"
+            failure = _wait(ticket, wait, document)
     if as_json:
         output.json(schema_name("task", "submit"), document)
-    elif wait is None:
+    if failure is not None:
+        raise failure
+    if as_json:
+        return
+    if wait is None:
         output.line(ticket.id)
     else:
         click.echo(json.dumps(document["result"], ensure_ascii=False))
+
+
+def _submit(handle: Queue, *call: Any, **options: Any) -> Ticket[Any]:
+    """Submit; an outcome that is unknown says how to repeat it here."""
+    from zkcoord.errors import PublishTimeout
+
+    try:
+        return handle.submit_raw(*call, **options)
+    except PublishTimeout as error:
+        error.hint = (
+            "submit it again with this id as --id: while that task lives a repeat is dropped"
+        )
+        raise
+
+
+def _wait(ticket: Ticket[Any], wait: float, document: dict[str, Any]) -> ZkcoordError | None:
+    """Put the task's end into the document; the error when it did not succeed in time."""
+    from zkcoord.errors import ResultTimeout, TaskFailed
+
+    document["result"] = None
+    try:
+        document["result"] = ticket.result(timeout=wait)
+    except TaskFailed as error:
+        document |= {"state": error.state, "reason": error.reason, "error": str(error.args[0])}
+        return error
+    except ResultTimeout as error:
+        document |= {"state": UNFINISHED, "error": str(error.args[0])}
+        return error
+    document["state"] = "succeeded"
+    return None
 
 
 @command.command()
 @click.argument("queue")
 @click.argument("task_ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--reason", default="by hand", metavar="TEXT", help="Stands in the task's history.")
+@timeout_option(60.0, READ_TIMEOUT)
 @json_option
 @connected
 @pass_output
@@ -119,9 +169,10 @@ def cancel(
     queue: str,
     task_ids: tuple[str, ...],
     reason: str,
+    timeout: float,
     as_json: bool,
-) -> None:
-    """Ask for the cancellation of tasks.
+) -> int:
+    """Ask for the cancellation of tasks that live; status 5 when one does not.
 
     A task that has not started will not start; one that runs is told to stop. What came of it shows
     in its history: it may have ended before the request was read.
@@ -134,15 +185,49 @@ def cancel(
 
     from zkcoord.core.records import Control
 
-    with _queue(settings, queue) as handle:
-        for task_id in task_ids:
-            handle.control(
-                Control(action="cancel", id=task_id, reason=reason, who=getpass.getuser())
-            )
+    with options.open_inspector(settings) as inspector:
+        over = _not_live(inspector, queue, task_ids, timeout)
+    asked = [task_id for task_id in task_ids if task_id not in over]
+    if asked:
+        with _queue(settings, queue) as handle:
+            for task_id in asked:
+                handle.control(
+                    Control(action="cancel", id=task_id, reason=reason, who=getpass.getuser())
+                )
     if as_json:
-        output.json(schema_name("task", "cancel"), {"queue": queue, "asked": list(task_ids)})
-    else:
-        output.note(f"asked for; see it with: zkcoord task show {queue} {task_ids[0]}")
+        document = {"queue": queue, "asked": asked, "not_live": over}
+        output.json(schema_name("task", "cancel"), document)
+    elif asked:
+        output.note(f"asked for; see it with: zkcoord task show {queue} {asked[0]}")
+    for task_id, state in over.items():
+        if state is None:
+            output.error(
+                f"the log of queue {queue} knows no task {task_id!r}",
+                "one that was just submitted must first be read by a scheduler",
+            )
+        else:
+            output.error(f"task {task_id} has ended already: {state}")
+    return ExitCode.NOT_FOUND if over else ExitCode.OK
+
+
+def _not_live(
+    inspector: Inspector, queue: str, task_ids: tuple[str, ...], timeout: float
+) -> dict[str, str | None]:
+    """Those of the tasks that have ended, with their state, or None where nothing is known."""
+    from zkcoord.errors import NodeMissing
+    from zkcoord.queue.administration import describe_queue
+
+    describe_queue(inspector.servers.session, queue)
+    over: dict[str, str | None] = {}
+    for task_id in task_ids:
+        try:
+            view = inspector.task(queue, task_id, timeout=timeout).task
+        except NodeMissing:
+            over[task_id] = None
+        else:
+            if view.is_terminal:
+                over[task_id] = view.state
+    return over
 
 
 @command.command()
@@ -167,7 +252,7 @@ def show(
     if as_json:
         output.json(schema_name("task", "show"), {"queue": queue, **msgspec.to_builtins(told)})
         return
-    _show(output, told)
+    show_task(output, told)
 
 
 @command.command()
@@ -195,7 +280,22 @@ def result(
     zkcoord task result mail 01K9V5M0QK8RZ7
     zkcoord task result mail 01K9V5M0QK8RZ7 --wait 60
     """
-    view = inspector.task_end(queue, task_id, wait=wait, timeout=timeout).task
+    from zkcoord.errors import NodeMissing, ResultTimeout
+
+    try:
+        view = inspector.task_end(queue, task_id, wait=wait, timeout=timeout).task
+    except ResultTimeout as error:
+        if as_json:
+            document = {"queue": queue, "id": task_id, "state": UNFINISHED, "result": None}
+            document["error"] = str(error.args[0])
+            output.json(schema_name("task", "result"), document)
+        raise
+    except NodeMissing as error:
+        if re.fullmatch(r"[a-z]+/[0-9]+/[0-9]+", task_id):
+            error.hint = (
+                f"a record without an id is a dead letter: zkcoord dead show {queue} {task_id}"
+            )
+        raise
     if as_json:
         value = json.loads(view.result) if view.result is not None else None
         output.json(
@@ -286,54 +386,6 @@ def list_(
         output.warn(f"{dropped} older tasks did not fit into memory and are not counted")
 
 
-def _show(output: Output, told: TaskHistory) -> None:
-    from zkcoord_cli.formats import duration, moment
-
-    view = told.task
-    output.fields(_facts_of(view))
-    output.line()
-    first = told.facts[0].at if told.facts else 0.0
-    output.table(
-        ("AT", "AFTER", "WHAT", "TRY", "DETAIL"),
-        [
-            (moment(f.at), duration(f.at - first), f.what, f.attempt or None, f.detail[:200])
-            for f in told.facts
-        ],
-        right=("AFTER", "TRY"),
-        empty="the log was trimmed behind everything that happened to it",
-    )
-    if not told.complete:
-        output.note("the log was trimmed behind the beginning of its history")
-
-
-def _facts_of(view: TaskView) -> list[tuple[str, object]]:
-    from zkcoord_cli.formats import moment
-
-    pairs: list[tuple[str, object]] = [
-        ("id", view.id),
-        ("task", view.task or None),
-        ("state", view.state),
-        ("class", view.priority or None),
-        ("attempt", view.attempt),
-        ("submitted", moment(view.submitted)),
-    ]
-    if view.tenant:
-        pairs.append(("tenant", view.tenant))
-    if view.requires:
-        pairs.append(("requires", ", ".join(view.requires)))
-    if view.state in ("waiting", "retrying"):
-        pairs.append(("not before", moment(view.due)))
-    if view.expires_at:
-        pairs.append(("deadline", moment(view.expires_at)))
-    if view.reason:
-        pairs.append(("reason", view.reason))
-    if view.error:
-        pairs.append(("error", view.error))
-    if view.result is not None:
-        pairs.append(("result", view.result[:2000]))
-    return pairs
-
-
 def _queue(settings: Settings, queue: str) -> Queue:
     from zkcoord.queue.handle import Queue
 
@@ -344,35 +396,3 @@ def _queue(settings: Settings, queue: str) -> Queue:
         namespace=settings.namespace,
         session=settings.session,
     )
-
-
-def _arguments(
-    pairs: tuple[str, ...], json_args: str | None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments; UsageError for what cannot be read."""
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}
-    if json_args is not None:
-        match _json(json_args, "--json-args"):
-            case list(items):
-                args = tuple(items)
-            case dict(members):
-                kwargs = members
-            case _:
-                raise click.UsageError("--json-args: must be a JSON array or object")
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key.removesuffix(":"):
-            raise click.UsageError(f"{pair!r}: write KEY=TEXT or KEY:=JSON")
-        name = key.removesuffix(":")
-        if name in kwargs:
-            raise click.UsageError(f"{name!r} is given twice")
-        kwargs[name] = _json(text, pair) if key.endswith(":") else text
-    return args, kwargs
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise click.UsageError(f"{where}: is not JSON: {error}") from None

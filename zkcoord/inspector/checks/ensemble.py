@@ -55,15 +55,29 @@ def _servers(hosts: str) -> Iterator[Finding]:
             continue
         mode = re.search(r"^Mode: (\w+)", answer, re.MULTILINE)
         if mode is None:
-            first = answer.strip().splitlines()[0] if answer.strip() else "an empty answer"
-            advice = "it has no quorum: see which other servers are down, and its log"
-            if "whitelist" in first:
-                advice = "allow it: 4lw.commands.whitelist=srvr"
-            yield Finding(status=WARN, check=check, observed=first, advice=advice)
+            yield _without_mode(check, answer.strip())
             continue
         modes.append(mode[1])
         yield _version(check, answer, mode[1])
     yield _quorum(addresses, modes)
+
+
+def _without_mode(check: str, answer: str) -> Finding:
+    """What answers, but does not serve: a ZooKeeper without quorum, or something else."""
+    first = answer.splitlines()[0] if answer else "nothing, and closes the link"
+    advice = ""
+    if "not currently serving" in first:
+        advice = "it has no quorum: see which other servers are down, and its log"
+    elif "whitelist" in first:
+        advice = "allow it: 4lw.commands.whitelist=srvr"
+    if advice:
+        return Finding(status=WARN, check=check, observed=first, advice=advice)
+    return Finding(
+        status=FAIL,
+        check=check,
+        observed=f"no ZooKeeper answers there: it says {first[:80]}",
+        advice="correct the address: is it another server's port, or one that wants TLS?",
+    )
 
 
 def _version(check: str, answer: str, mode: str) -> Finding:
