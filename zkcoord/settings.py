@@ -306,12 +306,13 @@ def _build(values: Values, context: str | None, warnings: list[str]) -> Settings
         )  # fmt: skip
     session: SessionConfig | None = None
     kafka: KafkaConfig | None = None
-    timeout, where = values["session_timeout_s"]
-    connect = values["connect_timeout_s"][0]
+    where = values["session_timeout_s"][1]
+    timeout = _number(values, "session_timeout_s", problems)
+    connect = _number(values, "connect_timeout_s", problems)
     try:
         session = SessionConfig(
-            timeout_s=float(timeout),
-            connect_timeout_s=float(connect),
+            timeout_s=timeout,
+            connect_timeout_s=connect,
             tls=tls["zookeeper"],
             sasl=sasl["zookeeper"],
         )
@@ -331,6 +332,16 @@ def _build(values: Values, context: str | None, warnings: list[str]) -> Settings
         origin={key: values[key][1] for key in KEYS if key in values},
         warnings=tuple(warnings),
     )
+
+
+def _number(values: Values, key: str, problems: list[str]) -> float:
+    """The value of a key that must be a number; its default, and a problem, when it is none."""
+    text, where = values[key]
+    try:
+        return float(text)
+    except ValueError:
+        problems.append(f"{key}: {text!r} is no number (from {where})")
+        return float(_DEFAULTS[key])
 
 
 def _collect(

@@ -11,14 +11,16 @@ def duration(seconds: float | None) -> str:
     """``4m12s``, ``1.5s``, ``12ms``; ``-`` for None."""
     if seconds is None:
         return "-"
+    if seconds >= 59.5:
+        seconds = float(round(seconds))
     for size, unit, next_size, next_unit in _UNITS:
         if seconds >= size:
             whole = int(seconds // size)
             rest = int((seconds - whole * size) // next_size)
             return f"{whole}{unit}{rest:02d}{next_unit}"
-    if seconds >= 10:
+    if seconds >= 9.95:
         return f"{seconds:.0f}s"
-    if seconds >= 1:
+    if seconds >= 0.9995:
         return f"{seconds:.1f}s"
     return f"{seconds * 1000:.0f}ms" if seconds > 0 else "0s"
 

@@ -30,6 +30,14 @@ class JsonLines(logging.Formatter):
         return json.dumps(document, ensure_ascii=False)
 
 
+class Plain(logging.Formatter):
+    """The line as the command itself would say it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Level and message."""
+        return f"{record.levelname.lower()}: {super().format(record)}"
+
+
 class _Stderr(logging.StreamHandler[Any]):
     """Writes to what standard error is at that moment."""
 
@@ -59,6 +67,7 @@ def configure_command(verbose: int) -> None:
     handler = _Stderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     if verbose < 2:
+        handler.setFormatter(Plain("%(message)s"))
         handler.addFilter(_not_the_clients)
     handler.set_name(COMMAND)
     root.addHandler(handler)

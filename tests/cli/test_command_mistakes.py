@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from zkcoord_cli import servicelog
+from zkcoord_cli import formats, servicelog
 from zkcoord_cli.main import cli
 
 NOWHERE = ("--zookeeper", "127.0.0.1:1", "--kafka", "127.0.0.1:1")
@@ -199,3 +199,37 @@ def test_a_full_disk_is_one_line_and_1(line: tuple[str, ...]) -> None:
         )
     assert ended.returncode == 1
     assert ended.stderr == "error: the output cannot be written: No space left on device\n"
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.9996, "1.0s"), (0.999, "999ms"), (9.96, "10s"), (59.7, "1m00s"), (3599.8, "1h00m")],
+)
+def test_durations_are_rounded_into_the_next_unit(seconds: float, text: str) -> None:
+    assert formats.duration(seconds) == text
+
+
+def test_a_setting_of_the_wrong_type_is_named_with_its_variable() -> None:
+    ended = invoke("config", "show", ZKCOORD_CONNECT_TIMEOUT_S="soon")
+    assert ended.exit_code == 3, ended.output
+    assert "connect_timeout_s" in ended.stderr
+    assert "ZKCOORD_CONNECT_TIMEOUT_S" in ended.stderr
+    assert "'soon' is no number" in ended.stderr
+
+
+def test_a_lock_name_that_zookeeper_refuses_is_refused_here() -> None:
+    ended = invoke("lock", "run", *NOWHERE, "--", "\N{GRINNING FACE}", "true")
+    assert ended.exit_code == 2, ended.output
+    assert "is not allowed" in ended.stderr
+
+
+def test_warnings_of_the_library_look_like_those_of_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with bare_log():
+        servicelog.configure_command(0)
+        logging.getLogger("zkcoord.queue").warning("one copy")
+    assert capsys.readouterr().err == "warning: one copy\n"

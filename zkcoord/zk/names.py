@@ -19,7 +19,7 @@ def _bad_letter(text: str) -> str | None:
             code < 0x20
             or 0x7F <= code <= 0x9F
             or 0xD800 <= code <= 0xF8FF
-            or 0xFFF0 <= code <= 0xFFFF
+            or code >= 0xFFF0  # servers see two surrogates in what is beyond 0xFFFF
         ):
             return letter
     return None

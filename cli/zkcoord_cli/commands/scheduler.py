@@ -56,5 +56,5 @@ def run(
         session=settings.session,
         name=name,
     )
-    output.note(f"scheduler {scheduler.name} serves {', '.join(queues)}; Ctrl-C to stop")
+    output.note(f"scheduler {scheduler.name} starts for {', '.join(queues)}; Ctrl-C to stop")
     scheduler.run()

@@ -107,9 +107,9 @@ def submit(
             "pace": ticket.verdict.pace,
         }
         if ticket.verdict.pace:
-            output.note(
-                f"queue {queue} asked for a slower pace: waited {ticket.verdict.pace:.2f} s"
-            )
+            known = ticket.verdict.reason != "unknown"
+            why = "asked for a slower pace" if known else "has no news of its load yet"
+            output.note(f"queue {queue} {why}: waited {ticket.verdict.pace:.2f} s")
         if wait is not None:
             output.note(f"task {ticket.id} submitted, waiting for its end")
             failure = _wait(ticket, wait, document)
