@@ -87,7 +87,9 @@ def test_a_lost_session_stops_the_work_and_the_agent_joins_again(leader: Leader)
             leader.send(agent.inbox, agent.incarnation, order)
             assert isinstance(leader.end_of("a"), DidSucceed)
             assert leader.records[-1].incarnation == agent.incarnation
-            assert tasks.runs == ["nap", "hold", "add"]
+            # The first two run side by side; only the third must be the last.
+            assert sorted(tasks.runs[:2]) == ["hold", "nap"]
+            assert tasks.runs[2:] == ["add"]
             # What was stopped by the loss is not reported: the leader gives it to others.
             ends = (DidSucceed, DidFail, DidReturn)
             said = [r for r in leader.about("n") + leader.about("h") if isinstance(r, ends)]

@@ -26,6 +26,7 @@ from zkcoord.kafka import translate
 from zkcoord.kafka.handle import Handle
 from zkcoord.kafka.options import admin_properties
 from zkcoord.kafka.record import Partition
+from zkcoord.kafka.settling import ask_until_settled
 
 _PAUSE_S = 0.05  # between looks at metadata that has yet to reach all brokers
 
@@ -255,7 +256,11 @@ class Admin(Handle):
 
         Raises:
             TopicMismatch: there is no such topic.
+            BrokerUnavailable: no answer in time.
         """
+        return ask_until_settled(lambda left: self._offsets(topic, left), timeout)
+
+    def _offsets(self, topic: str, timeout: float) -> dict[int, tuple[int, int]]:
         deadline = time.monotonic() + timeout
         parts = [TopicPartition(topic, n) for n in range(self._count(topic, timeout))]
 
