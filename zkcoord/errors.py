@@ -13,6 +13,11 @@
     │  ├─ VersionConflict                a compare-and-set lost its race
     │  ├─ NodeMissing     (LookupError)  the znode is not there
     │  ├─ NodeExists                     the znode is there already
+    │  ├─ NodeForeign     (ValueError)   a znode holds what the recipe did not write
+    │  ├─ OutcomeUnknown                 a write may have been carried out; nobody can tell
+    │  ├─ WaitTimeout     (TimeoutError) what was waited for did not come in time
+    │  ├─ CacheFull                      a cache would pass its bound of nodes or bytes
+    │  ├─ CandidateMissing (LookupError) nobody of that name stands for election
     │  ├─ NameRefused     (ValueError)   a name or value that ZooKeeper cannot hold
     │  ├─ SessionFull                    the session's bound on ephemeral path bytes
     │  └─ AccessDenied    (PermissionError)
@@ -136,6 +141,28 @@ class NodeMissing(CoordinationError, LookupError):
 
 class NodeExists(CoordinationError):
     """The znode is there already."""
+
+
+class NodeForeign(CoordinationError, ValueError):
+    """A znode holds what this recipe did not write: the path is somebody else's."""
+
+
+class OutcomeUnknown(CoordinationError):
+    """A write may or may not have been carried out, and what could have told is gone."""
+
+
+class WaitTimeout(CoordinationError, TimeoutError):
+    """What was waited for did not come in time: others have not arrived, or left, or lifted it."""
+
+    retriable = True
+
+
+class CacheFull(CoordinationError):
+    """A cache would hold more nodes or bytes than its bound allows; it has ended."""
+
+
+class CandidateMissing(CoordinationError, LookupError):
+    """Nobody of that name stands for election."""
 
 
 class NameRefused(CoordinationError, ValueError):
