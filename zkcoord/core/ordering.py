@@ -10,6 +10,9 @@ A contender's node is named ``<kind><session>.<request>.<sequence>``:
 
 Sequences are compared by serial number arithmetic (RFC 1982), so the order survives the wrap.
 Names are short on purpose: a session's ephemeral paths all go into one transaction when it ends.
+
+Nodes of kazoo's Lock and of Curator's InterProcessMutex are contenders too, see
+:mod:`zkcoord.core.layouts`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from zkcoord.core import layouts
+from zkcoord.core.layouts import Foreign, Layout
+
 EXCLUSIVE = "x"
+SHARED = "r"
+"""What kazoo's readers are read as; those of our own recipes have letters of their own."""
 
 _BITS = 32
 _RING = 1 << _BITS
@@ -33,7 +41,16 @@ _by_sequence = itemgetter(3)
 
 
 class Contender(NamedTuple):
-    """One node in the queue; `owner` is the session id as :func:`encode_session` writes it."""
+    """One node in the queue.
+
+    Attributes:
+        kind: what it asks for, one letter.
+        owner: its session id as :func:`encode_session` writes it; empty when its name does not
+            tell, as with other libraries.
+        request: which of the owner's requests, as :func:`encode_request` writes it; otherwise
+            what stands in its place.
+        sequence: its number. node: its name.
+    """
 
     kind: str
     owner: str
@@ -55,12 +72,14 @@ class Place(NamedTuple):
         mine: the node that counts for the request: the lowest of its own.
         strays: further nodes of the same request, to be deleted.
         ahead: everybody in front, in order.
+        behind: how many others are behind.
     """
 
     position: int
     mine: Contender
     strays: tuple[Contender, ...]
     ahead: Sequence[Contender]
+    behind: int = 0
 
 
 def encode_session(session: int) -> str:
@@ -91,8 +110,16 @@ def encode_request(number: int) -> str:
             return digits
 
 
-def prefix(kind: str, session: int, request: str) -> str:
-    """The name to give to a sequential create; ZooKeeper appends the sequence."""
+def prefix(kind: str, session: int, request: str, layout: Layout = Layout.ZKCOORD) -> str:
+    """The name to give to a sequential create; ZooKeeper appends the sequence.
+
+    Raises:
+        ValueError: other layouts than our own have exclusive contenders only.
+    """
+    if layout is not Layout.ZKCOORD:
+        if kind != EXCLUSIVE:
+            raise ValueError(f"layout {layout}: there is no kind {kind!r}")
+        return layouts.prefix(layout, session, int(request, 36))
     return f"{kind}{encode_session(session)}.{request}."
 
 
@@ -120,10 +147,14 @@ def in_order(nodes: Iterable[str]) -> list[Contender]:
 
     Thousands may wait, so the names are taken apart in one go.
     """
+    names = list(nodes)
+    text = "\n".join(names)
     found = [
         Contender(kind, owner, request, int(digits), node)
-        for node, kind, owner, request, digits in _NAMES.findall("\n".join(nodes))
+        for node, kind, owner, request, digits in _NAMES.findall(text)
     ]
+    if len(found) < len(names):
+        found += map(_foreign, layouts.read_foreign(text))
     if not found:
         return found
     found.sort(key=_by_sequence)
@@ -131,6 +162,17 @@ def in_order(nodes: Iterable[str]) -> list[Contender]:
         pivot = found[0].sequence
         found.sort(key=lambda contender: distance(pivot, contender.sequence))
     return found
+
+
+def _foreign(name: Foreign) -> Contender:
+    kind = SHARED if name.shared else EXCLUSIVE
+    sequence = int(name.sequence)
+    ours = layouts.read_guid(name.guid)
+    if ours is None:
+        return Contender(kind, "", name.guid, sequence, name.node)
+    session, request = ours
+    owner = encode_session(session)
+    return Contender(kind, owner, encode_request(request), sequence, name.node)
 
 
 def place(ordered: Sequence[Contender], session: int, request: str) -> Place | None:
@@ -145,7 +187,8 @@ def place(ordered: Sequence[Contender], session: int, request: str) -> Place | N
         return None
     first = own[0]
     strays = tuple(ordered[index] for index in own[1:])
-    return Place(first, ordered[first], strays, ordered[:first])
+    behind = len(ordered) - first - len(own)
+    return Place(first, ordered[first], strays, ordered[:first], behind)
 
 
 def blocker(

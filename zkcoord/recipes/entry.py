@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from zkcoord.core import ordering
+from zkcoord.core.layouts import Layout
 from zkcoord.core.ordering import Contender, Place
 from zkcoord.errors import (
     CoordinationError,
@@ -44,6 +45,9 @@ class Line(NamedTuple):
         folder: absolute path of the queue. name: for messages.
         data: value of the node. kind: letter of the node.
         blocks: whether a contender in front must go first.
+        layout: how the node is named.
+        load: stands before the request's number in the node's name.
+        listed: called when a listing was sent: what is read then flies with it, behind it.
     """
 
     folder: str
@@ -51,6 +55,9 @@ class Line(NamedTuple):
     data: bytes
     kind: str = ordering.EXCLUSIVE
     blocks: Callable[[Contender], bool] = lambda _: True
+    layout: Layout = Layout.ZKCOORD
+    load: str = ""
+    listed: Callable[[], object] = lambda: None
 
     def path(self, node: str) -> str:
         """A node's absolute path."""
@@ -82,8 +89,9 @@ class Entry:
         self._epoch = epoch
         self._asker = asker
         self._number = epoch.request()
-        self._request = ordering.encode_request(self._number)
-        self._prefix = line.path(ordering.prefix(line.kind, epoch.id, self._request))
+        self._request = line.load + ordering.encode_request(self._number)
+        name = ordering.prefix(line.kind, epoch.id, self._request, line.layout)
+        self._prefix = line.path(name)
         self._room = 0
         self._calls: list[Call] = []
         self._refused: CoordinationError | None = None
@@ -115,12 +123,14 @@ class Entry:
         self._calls = [creating, listing]  # before they are sent: replies may come at once
         self._link.submit(creating)
         self._link.submit(listing)
+        self._line.listed()
 
     def look(self) -> None:
         """Look where it stands now."""
         listing = self._listing()
         self._calls = [listing]
         self._link.submit(listing)
+        self._line.listed()
 
     def _listing(self) -> Call:
         request = GetChildren(self._line.folder)
@@ -189,15 +199,19 @@ class Entry:
 
     def _not_created(self, error: CoordinationError) -> None:
         if isinstance(error, NodeMissing):
-            self._link.folders.wait(self._line.folder, self._number, self._ensured)
+            self._wait_for_folder()
         else:
             self._trouble(error, self._again)
 
     def _at_the_gate(self) -> None:
         if self._link.folders.closed(self._line.folder):
-            self._link.folders.wait(self._line.folder, self._number, self._ensured)
+            self._wait_for_folder()
         else:
             self._again()
+
+    def _wait_for_folder(self) -> None:
+        folder, container = self._line.folder, self._line.layout.container
+        self._link.folders.wait(folder, self._number, self._ensured, container=container)
 
     def _ensured(self, error: CoordinationError | None) -> None:
         if error is None:
@@ -230,7 +244,7 @@ class Entry:
     def _looked(self, stat: Stat | None, error: CoordinationError | None) -> None:
         if error is not None:
             self._trouble(error, self.identify)
-        elif stat is None:
+        elif stat is None or stat.owner != self._epoch.id:
             self._removed()
         else:
             self._tokens[self.mine] = stat.czxid

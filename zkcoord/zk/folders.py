@@ -14,7 +14,7 @@ Made = Callable[[CoordinationError | None], object]
 
 
 class Folders:
-    """Containers in the making. While one is, who wants to get in waits at its gate.
+    """Folders in the making. While one is, who wants to get in waits at its gate.
 
     Without the gate those who ask after it was made would overtake those who found it missing.
     """
@@ -27,17 +27,17 @@ class Folders:
         """Whether the folder is being made. From any thread."""
         return path in self._gates
 
-    def wait(self, path: str, number: int, made: Made) -> None:
+    def wait(self, path: str, number: int, made: Made, *, container: bool = True) -> None:
         """Make the folder unless it is being made; then `made(error)`, lowest number first.
 
-        On the loop.
+        On the loop. A container unless told otherwise: the server removes it when it is not used.
         """
         gate = self._gates.get(path)
         if gate is not None:
             gate.append((number, made))
             return
         self._gates[path] = [(number, made)]
-        self._link.ensure(path, lambda error: self._open(path, error), container=True)
+        self._link.ensure(path, lambda error: self._open(path, error), container=container)
 
     def _open(self, path: str, error: CoordinationError | None) -> None:
         for _, made in sorted(self._gates[path], key=lambda item: item[0]):
