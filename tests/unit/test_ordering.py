@@ -36,9 +36,8 @@ def test_foreign_names_are_left_out_and_never_break_the_reading(name: str) -> No
 
 
 def test_names_of_other_recipes_are_foreign() -> None:
-    kazoo = "2fd9b4d0a8474b0f9e1b1c2d3e4f5a6b__lock__0000000012"
-    curator = "_c_3f0c5b9e-1d0f-4c7b-9d3e-0a1b2c3d4e5f-lock-0000000012"
-    assert ordering.in_order([kazoo, curator, "readme"]) == []
+    latch = "_c_3f0c5b9e-1d0f-4c7b-9d3e-0a1b2c3d4e5f-latch-0000000012"
+    assert ordering.in_order([latch, "readme", "__lock__", "lock-", "lock-12"]) == []
 
 
 def test_names_are_short() -> None:
