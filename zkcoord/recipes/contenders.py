@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from zkcoord.core.ordering import in_order
+from zkcoord.core.ordering import in_order, parse
 from zkcoord.errors import CoordinationError, NodeMissing, SessionLost
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.link import Link
@@ -26,7 +26,8 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     """The value of a contender's node, JSON.
 
     Attributes:
-        host, pid: the process. name: what it calls itself.
+        host, pid: the process; empty and 0 for contenders of other libraries.
+        name: what it calls itself; of other libraries' contenders the text they wrote.
         since: when it asked, wall clock of its host.
         data: what it published, base64 in the JSON.
     """
@@ -38,12 +39,15 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     data: bytes = b""
 
     def __str__(self) -> str:
+        if not self.host:
+            return self.name
         process = f"pid {self.pid} on {self.host}"
         return f"{self.name} ({process})" if self.name else process
 
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Identity).decode
+_TEXT_BYTES = 200
 _HOST = socket.gethostname()
 
 
@@ -53,11 +57,16 @@ def describe(name: str, data: bytes = b"") -> bytes:
 
 
 def read_identity(value: bytes) -> Identity | None:
-    """The inverse of :func:`describe`; None for what something else wrote."""
+    """The inverse of :func:`describe`; of what something else wrote, the text.
+
+    kazoo writes what its user called the contender, Curator the host's address. None when it is
+    no text that can be shown.
+    """
     try:
         return _decode(value)
     except msgspec.MsgspecError:
-        return None
+        text = value[:_TEXT_BYTES].decode("utf-8", "replace").strip()
+        return Identity("", 0, text) if text.isprintable() and text else None
 
 
 class Standing(NamedTuple):
@@ -200,7 +209,7 @@ def _standing(position: int, node: str, data: bytes, stat: Stat) -> Standing:
     return Standing(
         position=position,
         node=node,
-        kind=node[:1],
+        kind=contender.kind if (contender := parse(node)) else "",
         token=stat.czxid,
         session=stat.owner,
         waited=max(0.0, time.time() - stat.ctime / 1000),
