@@ -47,7 +47,7 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Identity).decode
-_TEXT_BYTES = 200
+_TEXT_LETTERS = 200
 _HOST = socket.gethostname()
 
 
@@ -65,8 +65,12 @@ def read_identity(value: bytes) -> Identity | None:
     try:
         return _decode(value)
     except msgspec.MsgspecError:
-        text = value[:_TEXT_BYTES].decode("utf-8", "replace").strip()
-        return Identity("", 0, text) if text.isprintable() and text else None
+        pass
+    try:
+        text = value.decode().strip()[:_TEXT_LETTERS]
+    except UnicodeDecodeError:
+        return None
+    return Identity("", 0, text) if text and text.isprintable() else None
 
 
 class Standing(NamedTuple):
