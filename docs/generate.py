@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import layouts
 
 import zkcoord
-from zkcoord import config, errors
+from zkcoord import access, config, errors
 from zkcoord.queue.options import TaskOptions
 from zkcoord_cli.exit_codes import code_of
 
@@ -150,7 +150,7 @@ def configuration() -> list[str]:
     out += ["Times are seconds, sizes bytes. A constructor raises one `ConfigError` that names all"]
     out += ["fields that cannot work, with their bounds. Secrets are masked in `repr`.", ""]
     for kind in vars(config).values():
-        if isinstance(kind, type) and kind.__module__ == config.__name__:
+        if isinstance(kind, type) and kind.__module__ in {access.__name__, config.__name__}:
             out += value_page(kind)
     return [*out, *options_page()]
 

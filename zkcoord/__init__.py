@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zkcoord.access import AclEntry, digest_id
     from zkcoord.config import (
+        DigestConfig,
         KafkaConfig,
         QueueConfig,
         RetryPolicy,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         Deposed,
         Discard,
         EnsembleUnavailable,
+        IdentityRefused,
         LeaseLost,
         NameRefused,
         NodeExists,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
         ProducerBroken,
         PublishFailed,
         PublishTimeout,
+        QuotaFull,
+        ReadOnlyServer,
         RecordsTrimmed,
         Rejected,
         ResultTimeout,
@@ -87,6 +92,7 @@ if TYPE_CHECKING:
 
 _FRONT_DOOR = {
     "AccessDenied": "zkcoord.errors",
+    "AclEntry": "zkcoord.access",
     "AcquireTimeout": "zkcoord.errors",
     "Agent": "zkcoord.queue.agent",
     "AttemptStopped": "zkcoord.errors",
@@ -98,9 +104,11 @@ _FRONT_DOOR = {
     "CoordinationError": "zkcoord.errors",
     "DecodeError": "zkcoord.errors",
     "Deposed": "zkcoord.errors",
+    "DigestConfig": "zkcoord.config",
     "Discard": "zkcoord.errors",
     "Election": "zkcoord.recipes",
     "EnsembleUnavailable": "zkcoord.errors",
+    "IdentityRefused": "zkcoord.errors",
     "Joined": "zkcoord.recipes",
     "KafkaConfig": "zkcoord.config",
     "Leader": "zkcoord.recipes",
@@ -125,6 +133,8 @@ _FRONT_DOOR = {
     "PublishTimeout": "zkcoord.errors",
     "Queue": "zkcoord.queue.handle",
     "QueueConfig": "zkcoord.config",
+    "QuotaFull": "zkcoord.errors",
+    "ReadOnlyServer": "zkcoord.errors",
     "RecordsTrimmed": "zkcoord.errors",
     "Rejected": "zkcoord.errors",
     "ResultTimeout": "zkcoord.errors",
@@ -157,10 +167,12 @@ _FRONT_DOOR = {
     "WriterFenced": "zkcoord.errors",
     "ZkcoordError": "zkcoord.errors",
     "contenders": "zkcoord.recipes",
+    "digest_id": "zkcoord.access",
 }
 
 __all__ = [
     "AccessDenied",
+    "AclEntry",
     "AcquireTimeout",
     "Agent",
     "AttemptStopped",
@@ -172,9 +184,11 @@ __all__ = [
     "CoordinationError",
     "DecodeError",
     "Deposed",
+    "DigestConfig",
     "Discard",
     "Election",
     "EnsembleUnavailable",
+    "IdentityRefused",
     "Joined",
     "KafkaConfig",
     "Leader",
@@ -199,6 +213,8 @@ __all__ = [
     "PublishTimeout",
     "Queue",
     "QueueConfig",
+    "QuotaFull",
+    "ReadOnlyServer",
     "RecordsTrimmed",
     "Rejected",
     "ResultTimeout",
@@ -231,6 +247,7 @@ __all__ = [
     "WriterFenced",
     "ZkcoordError",
     "contenders",
+    "digest_id",
 ]
 
 

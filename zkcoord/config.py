@@ -10,64 +10,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zkcoord.errors import ConfigError
+from zkcoord.access import DigestConfig, SaslConfig, TlsConfig, check_all, parse_acl
+
+__all__ = [
+    "AgentConfig",
+    "ClassConfig",
+    "DigestConfig",
+    "KafkaConfig",
+    "QueueConfig",
+    "RetryPolicy",
+    "SaslConfig",
+    "SchedulerConfig",
+    "SessionConfig",
+    "SubmitterConfig",
+    "TlsConfig",
+    "default_classes",
+]
 
 
-def _check(owner: str, *rules: tuple[bool, str]) -> None:
-    """Raise one ConfigError naming every rule that does not hold."""
-    broken = [text for holds, text in rules if not holds]
-    if broken:
-        raise ConfigError(f"{owner}: " + "; ".join(broken))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsConfig:
-    """Files for TLS. `ca` replaces the system's store; it is never added to it.
-
-    Host names are always checked. Give `certificate` and `key` together for mutual TLS.
-
-    Attributes:
-        ca: PEM file with the authority's certificate.
-        certificate, key: PEM files that show who we are; both or neither.
-        key_password: of the key file, when it is encrypted.
-    """
-
-    ca: str
-    certificate: str | None = None
-    key: str | None = None
-    key_password: str | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        _check(
-            "TlsConfig",
-            (bool(self.ca), "ca: a file with the authority's certificate is needed"),
-            (
-                (self.certificate is None) == (self.key is None),
-                "certificate and key: give both or neither",
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaslConfig:
-    """A name and a secret for SASL.
-
-    Attributes:
-        mechanism: for Kafka ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``; for ZooKeeper
-            ``DIGEST-MD5``, which needs the package pure-sasl.
-        username, password: who we are.
-    """
-
-    mechanism: str
-    username: str
-    password: str = field(repr=False)
-
-    def __post_init__(self) -> None:
-        _check(
-            "SaslConfig",
-            (bool(self.mechanism), "mechanism: must not be empty"),
-            (bool(self.username), "username: must not be empty"),
-        )
+ANONYMOUS = "nobody in particular"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +46,16 @@ class SessionConfig:
         ephemeral_bytes_max: bound on the bytes of ephemeral paths of this session, chroot
             included. See :class:`~zkcoord.errors.SessionFull`.
         value_bytes_max: bound on one znode's value; larger is refused before it is sent.
-        tls, sasl: transport security and identity.
+        tls: transport security; with a certificate of our own also an identity.
+        sasl, digest: who we are, for servers and access lists that ask. See
+            :class:`SaslConfig` and :class:`DigestConfig`.
+        acl: what every node that this session creates is given - a recipe's and the queue's nodes
+            and the folders above them. ``open``: everybody may do everything. ``private``: only
+            our own identity may. Or entries ``scheme:id:permissions`` as ZooKeeper's command line
+            writes them, with semicolons between them. Nodes that exist keep what they have.
+        read_only: also accept a server without a quorum: it answers reads, perhaps from the past,
+            and refuses writes with :class:`~zkcoord.errors.ReadOnlyServer`. It keeps no session
+            alive, so leases end as in a partition.
     """
 
     timeout_s: float = 10.0
@@ -95,9 +65,14 @@ class SessionConfig:
     value_bytes_max: int = 256 * 1024
     tls: TlsConfig | None = None
     sasl: SaslConfig | None = None
+    digest: DigestConfig | None = None
+    acl: str = "open"
+    read_only: bool = False
 
     def __post_init__(self) -> None:
-        _check(
+        anonymous = self.identity == ANONYMOUS
+        own = any(entry.scheme == "auth" for entry in parse_acl(self.acl))
+        check_all(
             "SessionConfig",
             (0 < self.timeout_s <= 3600, "timeout_s: must be within 0 and 3600"),
             (
@@ -113,7 +88,27 @@ class SessionConfig:
                 0 < self.value_bytes_max <= 1_000_000,
                 "value_bytes_max: servers refuse values above 1000000",
             ),
+            (
+                self.sasl is None or self.sasl.mechanism == "DIGEST-MD5",
+                "sasl: the mechanism for ZooKeeper is DIGEST-MD5",
+            ),
+            (
+                not (own and anonymous),
+                "acl: a node of our own needs an identity: give digest, sasl or a tls certificate",
+            ),
         )
+
+    @property
+    def identity(self) -> str:
+        """Who we are, in words; secrets are not among them."""
+        names = []
+        if self.tls is not None and self.tls.certificate is not None:
+            names.append(f"the certificate {self.tls.certificate}")
+        if self.sasl is not None:
+            names.append(f"the SASL user {self.sasl.username!r}")
+        if self.digest is not None:
+            names.append(f"the digest user {self.digest.username!r}")
+        return " and ".join(names) or ANONYMOUS
 
     @property
     def margin(self) -> float:
@@ -144,7 +139,7 @@ class KafkaConfig:
     librdkafka: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        _check(
+        check_all(
             "KafkaConfig",
             (bool(self.bootstrap.strip()), "bootstrap: at least one host:port is needed"),
             (0 < self.request_timeout_s <= 300, "request_timeout_s: must be within 0 and 300"),
@@ -175,7 +170,7 @@ class RetryPolicy:
     delay_s_max: float = 300.0
 
     def __post_init__(self) -> None:
-        _check(
+        check_all(
             "RetryPolicy",
             (1 <= self.attempts <= 1000, "attempts: must be within 1 and 1000"),
             (0 <= self.delay_s <= self.delay_s_max, "delay_s: must be within 0 and delay_s_max"),
@@ -202,7 +197,7 @@ class ClassConfig:
     overflow: str = "wait"
 
     def __post_init__(self) -> None:
-        _check(
+        check_all(
             "ClassConfig",
             (0 < self.budget_s <= 86400, "budget_s: must be within 0 and 86400"),
             (0 <= self.floor <= 0.9, "floor: must be within 0 and 0.9"),
@@ -254,7 +249,7 @@ class QueueConfig:
     reject_exit: float = 0.7
 
     def __post_init__(self) -> None:
-        _check(
+        check_all(
             "QueueConfig",
             (len(self.classes) == 4, "classes: exactly four"),
             (sum(c.floor for c in self.classes) <= 0.9, "classes: floors must sum to 0.9 at most"),
@@ -306,7 +301,7 @@ class SchedulerConfig:
     trim: bool = True
 
     def __post_init__(self) -> None:
-        _check(
+        check_all(
             "SchedulerConfig",
             (1 <= self.batch_facts_max <= 100_000, "batch_facts_max: within 1 and 100000"),
             (
@@ -342,7 +337,7 @@ class AgentConfig:
     ledger: str | None = None
 
     def __post_init__(self) -> None:
-        _check(
+        check_all(
             "AgentConfig",
             (1 <= self.slots <= 10_000, "slots: must be within 1 and 10000"),
             (0 <= self.drain_s <= 86400, "drain_s: must be within 0 and 86400"),
@@ -374,7 +369,7 @@ class SubmitterConfig:
     source: str = "/zkcoord"
 
     def __post_init__(self) -> None:
-        _check(
+        check_all(
             "SubmitterConfig",
             (0 < self.open_s <= 300, "open_s: must be within 0 and 300"),
             (0 < self.submit_s <= 900, "submit_s: must be within 0 and 900"),

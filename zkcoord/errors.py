@@ -6,6 +6,7 @@
     ├─ ConfigError        (ValueError)   one error lists every bad field
     ├─ CoordinationError
     │  ├─ EnsembleUnavailable            no ZooKeeper server answered in time
+    │  │  └─ ReadOnlyServer              the server has no quorum and takes no writes
     │  ├─ SessionLost                    the session expired; every lease on it is gone
     │  ├─ SessionClosed   (RuntimeError) used before start, after close or in a forked child
     │  ├─ AcquireTimeout  (TimeoutError) not granted in time; names the holder
@@ -85,6 +86,10 @@ class EnsembleUnavailable(CoordinationError):
     """No ZooKeeper server answered in time."""
 
     retriable = True
+
+
+class ReadOnlyServer(EnsembleUnavailable):
+    """The server has lost its quorum: it answers reads, perhaps from the past, and no writes."""
 
 
 class SessionLost(CoordinationError):
@@ -179,6 +184,17 @@ class SessionFull(CoordinationError):
 
 class AccessDenied(CoordinationError, PermissionError):
     """ZooKeeper refused: an ACL, a quota, or missing authentication."""
+
+
+class IdentityRefused(AccessDenied):
+    """The server refuses who we are, or takes nobody who does not say who they are.
+
+    The session is closed: trying again with the same secret is of no use.
+    """
+
+
+class QuotaFull(AccessDenied):
+    """The quota that an operator set on this branch is used up."""
 
 
 class StreamError(ZkcoordError):

@@ -47,6 +47,9 @@ class Owner(Protocol):
     def established(self, session: int, timeout: float, sent: float) -> None:
         """A link stands and is authenticated; `sent` is when its handshake was sent."""
 
+    def established_read_only(self) -> None:
+        """A link to a server without a quorum stands: it knows no session of ours."""
+
     def acknowledged(self, sent: float) -> None:
         """Something sent at `sent` was answered."""
 

@@ -8,32 +8,32 @@ from __future__ import annotations
 
 import logging
 import os
-import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from kazoo.client import KazooClient
-from kazoo.retry import KazooRetry
 
 from zkcoord.config import SessionConfig
 from zkcoord.core.lease import Belief
 from zkcoord.errors import (
+    ConfigError,
     CoordinationError,
-    EnsembleUnavailable,
-    NodeExists,
-    NodeMissing,
+    ReadOnlyServer,
     SessionClosed,
     SessionLost,
 )
+from zkcoord.zk.acls import to_wire
 from zkcoord.zk.call import Call, Reply
 from zkcoord.zk.clock import now
 from zkcoord.zk.connection import HardenedConnection, QuietHandler
 from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.errands import discard, ensure, open_chroot
 from zkcoord.zk.folders import Folders
+from zkcoord.zk.forks import watch_forks
+from zkcoord.zk.hosts import check_hosts, read_hosts
 from zkcoord.zk.loop import Loop, Timer, Worker
-from zkcoord.zk.names import parent
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.requests import Create, CreateContainer, Delete, Request, WatchEvent
+from zkcoord.zk.requests import Create, CreateContainer, Multi, Request, WatchEvent
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.watches import WatchTable
 
@@ -46,8 +46,6 @@ _GUEST_S = 0.01
 
 Listener = Callable[[str], object]
 
-_links: weakref.WeakSet[Link] = weakref.WeakSet()
-
 
 class Link:
     """Everything a session does with ZooKeeper."""
@@ -55,14 +53,17 @@ class Link:
     def __init__(self, hosts: str, config: SessionConfig, *, name: str = "") -> None:
         self.hosts = hosts
         self.config = config
+        self.acl = to_wire(config.acl)
         self.loop = Loop(f"zkcoord-loop-{name}")
         self.dispatcher = Worker(f"zkcoord-calls-{name}")
         self.watches = WatchTable(self)
         self.folders = Folders(self)
         self.epoch: Epoch | None = None
         self.connected = False
+        self.read_only = False
         self.why_down = "not connected yet"
         self.closed = False
+        self.refusal: CoordinationError | None = None
         self.started: Promise[None] = Promise(self.dispatcher)
         self.ended_promise: Promise[None] = Promise(self.dispatcher)
         self._running = False
@@ -70,24 +71,19 @@ class Link:
         self._acking: Epoch | None = None
         self._for_epoch: dict[Callable[[Epoch], None], Callable[[], object]] = {}
         self._listeners: list[Listener] = []
-        sasl = None
-        if config.sasl is not None:
-            sasl = {
-                "mechanism": config.sasl.mechanism,
-                "username": config.sasl.username,
-                "password": config.sasl.password,
-            }
         self._client = KazooClient(
-            hosts=hosts,
-            timeout=config.timeout_s,
-            handler=QuietHandler(),
-            logger=_kazoo_log,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_jitter=0.4, max_delay=1.0),
+            hosts=hosts, timeout=config.timeout_s, handler=QuietHandler(), logger=_kazoo_log
         )
-        self.chroot: str = self._client.chroot
-        self._connection = HardenedConnection(self._client, self, config, sasl_options=sasl)
+        servers, self.chroot = read_hosts(hosts)
+        self._connection = HardenedConnection(self._client, self, config, hosts=servers)
         self._client._connection = self._connection  # noqa: SLF001
-        _links.add(self)
+        watch_forks(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a session, and what stands on it, stays in its process: "
+            "give the other process the hosts, and let it open a session of its own"
+        )
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -102,6 +98,17 @@ class Link:
         self.dispatcher.start()
         self._client._stopped.clear()  # noqa: SLF001
         self._connection.start()
+
+    def set_hosts(self, hosts: str) -> None:
+        """Use other servers of the same ensemble from now on. The chroot stays."""
+        servers, chroot = read_hosts(check_hosts(hosts))
+        if chroot not in {"", self.chroot}:
+            raise ConfigError(
+                f"hosts {hosts!r}: the session is below {self.chroot or '/'!r} and stays there",
+                hint="make a new Session for another path",
+            )
+        self.hosts = hosts.partition("/")[0] + self.chroot
+        self._connection.set_hosts(servers)
 
     def close(self) -> None:
         """Begin to close; `ended_promise` is done when everything has ended."""
@@ -132,7 +139,8 @@ class Link:
                 hint="make a new Session after fork",
             )
         if self.closed:
-            raise SessionClosed("the session is closed", hint="make a new Session")
+            why = "" if self.refusal is None else f": {self.refusal.args[0]}"
+            raise SessionClosed(f"the session is closed{why}", hint="make a new Session")
         if not self._running:
             raise SessionClosed("the session is not started", hint="call start() or use `with`")
 
@@ -172,6 +180,10 @@ class Link:
             epoch.acknowledge(sent)
         self.loop.post(self._established, epoch)
 
+    def established_read_only(self) -> None:
+        """A link to a server without a quorum stands."""
+        self.loop.post(self._established_read_only)
+
     def acknowledged(self, sent: float) -> None:
         """Something was answered."""
         if self._acking is not None:
@@ -190,7 +202,7 @@ class Link:
 
     def refused(self, error: CoordinationError) -> None:
         """No link will ever stand."""
-        self.loop.post(self.started.fail, error)
+        self.loop.post(self._refused, error)
 
     def ended(self) -> None:
         """The connection's thread ends."""
@@ -221,21 +233,32 @@ class Link:
         for fn in waiting:
             fn(epoch)
 
+    def _established_read_only(self) -> None:
+        self.connected = self.read_only = True
+        self._tell("read_only")
+        if not self.started.done():
+            self._first_time()
+
     def _first_time(self) -> None:
         def done(error: CoordinationError | None) -> None:
             if error is None:
                 self.started.fulfil(None)
-            elif not isinstance(error, (LinkDropped, SessionLost)):
+            elif not isinstance(error, (LinkDropped, SessionLost, ReadOnlyServer)):
                 self.started.fail(error)
             # else: the next link tries again
 
         if self.chroot:
-            self.ensure(self.chroot, done)
+            open_chroot(self, self.chroot, done)
         else:
             done(None)
 
+    def _refused(self, error: CoordinationError) -> None:
+        self.refusal = error
+        if not self.started.fail(error):
+            log.error("zookeeper session ends: %s", error)
+
     def _link_down(self, reason: str) -> None:
-        was, self.connected = self.connected, False
+        was, self.connected, self.read_only = self.connected, False, False
         self.why_down = reason
         self.watches.reset()
         if was and not self.closed:
@@ -295,11 +318,19 @@ class Link:
         """A path without the chroot."""
         return path[len(self.chroot) :] or "/"
 
+    def named(self, path: str) -> str:
+        """An absolute path as messages name it: the chroot itself and what is above it in full."""
+        inside = not self.chroot or path.startswith(self.chroot + "/")
+        return self.relative(path) if inside else path
+
     def prepare(
         self, request: Request, on_reply: Reply, *, epoch: Epoch | None = None, verb: str = ""
     ) -> Call:
         """A call for `submit`: the reply may come before `submit` returns."""
-        what = f"{verb or type(request).__name__} {self.relative(request.path)}"
+        for part in request.operations if isinstance(request, Multi) else (request,):
+            if isinstance(part, Create | CreateContainer):
+                part.acl = self.acl
+        what = f"{verb or type(request).__name__} {self.named(request.path)}"
         return Call(request, on_reply, what, session=None if epoch is None else epoch.id)
 
     def call(
@@ -345,19 +376,7 @@ class Link:
         `done(True)` on the loop once the node is known to be gone, `done(False)` when the session
         ended first or the server refuses.
         """
-
-        def on_reply(_result: object, error: CoordinationError | None) -> None:
-            if error is None or isinstance(error, NodeMissing):
-                epoch.free(path)
-                done(True)
-            elif isinstance(error, EnsembleUnavailable) and not epoch.over():
-                self.call(Delete(path), on_reply, epoch=epoch, verb="delete")
-            else:
-                if not isinstance(error, (SessionLost, SessionClosed)):
-                    log.warning("%s", error)
-                done(False)
-
-        self.call(Delete(path), on_reply, epoch=epoch, verb="delete")
+        discard(self, path, epoch, done)
 
     def ensure(
         self,
@@ -370,30 +389,8 @@ class Link:
 
         `done(error)` on the loop. A container is removed by the server after its last child.
         """
-        request: Request = CreateContainer(path) if container else Create(path, b"")
-
-        def made(_result: object, error: CoordinationError | None) -> None:
-            if isinstance(error, NodeMissing) and path != "/":
-                self.ensure(parent(path), above)
-            else:
-                done(None if isinstance(error, NodeExists) else error)
-
-        def above(error: CoordinationError | None) -> None:
-            if error is None:
-                self.call(request, made, verb="create")
-            else:
-                done(error)
-
-        self.call(request, made, verb="create")
+        ensure(self, path, done, container=container)
 
     def timer(self, seconds: float, fn: Callable[..., object], *args: Any) -> Timer:
         """Run `fn(*args)` on the loop in so many seconds."""
         return self.loop.call_at(now() + seconds, fn, *args)
-
-
-def _after_fork_in_child() -> None:
-    for link in list(_links):
-        link.forked()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

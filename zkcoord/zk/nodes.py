@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+from zkcoord.access import AclEntry
 from zkcoord.errors import CoordinationError, NameRefused, NodeMissing, SessionClosed
+from zkcoord.zk.acls import GetAcl, SetAcl, to_wire
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.call import Call
 from zkcoord.zk.epoch import Epoch
@@ -176,6 +178,31 @@ class Nodes:
         """The same, to be awaited."""
         request = GetChildren(self._path(path))
         return Verb[list[str]](self._link, request, "children", timeout, repeat=True).promise
+
+    def acl(self, path: str, *, timeout: float = _TIMEOUT_S) -> tuple[AclEntry, ...]:
+        """A node's access list. Raises NodeMissing."""
+        refuse_in_event_loop("nodes.acl()", "await nodes.acl_future(...)")
+        return self.acl_future(path, timeout=timeout).wait()
+
+    def acl_future(
+        self, path: str, *, timeout: float = _TIMEOUT_S
+    ) -> Promise[tuple[AclEntry, ...]]:
+        """The same, to be awaited."""
+        request = GetAcl(self._path(path))
+        return Verb[tuple[AclEntry, ...]](self._link, request, "acl", timeout, repeat=True).promise
+
+    def set_acl(self, path: str, acl: str, *, timeout: float = _TIMEOUT_S) -> Stat:
+        """Replace a node's access list; `acl` as in SessionConfig. Raises NodeMissing.
+
+        Nodes below it keep theirs.
+        """
+        refuse_in_event_loop("nodes.set_acl()", "await nodes.set_acl_future(...)")
+        return self.set_acl_future(path, acl, timeout=timeout).wait()
+
+    def set_acl_future(self, path: str, acl: str, *, timeout: float = _TIMEOUT_S) -> Promise[Stat]:
+        """The same, to be awaited."""
+        request = SetAcl(self._path(path), to_wire(acl))
+        return Verb[Stat](self._link, request, "set_acl", timeout).promise
 
     def sync(self, path: str = "/", *, timeout: float = _TIMEOUT_S) -> None:
         """Let this session's server catch up with the leader: later reads see what went before."""

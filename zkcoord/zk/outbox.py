@@ -7,7 +7,13 @@ import socket
 import threading
 from collections import deque
 
-from zkcoord.errors import CoordinationError, EnsembleUnavailable, SessionClosed, SessionLost
+from zkcoord.errors import (
+    CoordinationError,
+    EnsembleUnavailable,
+    ReadOnlyServer,
+    SessionClosed,
+    SessionLost,
+)
 from zkcoord.zk.call import Call, Owner
 from zkcoord.zk.translate import LinkDropped
 
@@ -65,8 +71,11 @@ class Outbox:
             bell.recv(64)
         self._rung = False
 
-    def next(self, session: int | None) -> Call | None:
-        """The next call to send; those that must not be sent any more are answered."""
+    def next(self, session: int | None, *, read_only: bool = False) -> Call | None:
+        """The next call to send; those that must not be sent any more are answered.
+
+        `read_only`: the link knows no session of ours, so what belongs to one has to wait.
+        """
         while self._calls:
             try:
                 call = self._calls.popleft()
@@ -74,6 +83,8 @@ class Outbox:
                 break
             if call.abandoned:
                 error: CoordinationError = LinkDropped(f"{call.what}: given up", sent=False)
+            elif call.session is not None and read_only:
+                error = ReadOnlyServer(f"{call.what}: the server has no quorum")
             elif call.session is not None and call.session != session:
                 error = SessionLost(f"{call.what}: the session is over")
             else:

@@ -13,7 +13,17 @@ import struct
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-_INT = struct.Struct("!i")
+from zkcoord.zk.jute import (
+    INT,
+    OPEN_ACL,
+    Acl,
+    read_buffer,
+    read_string,
+    write_acl,
+    write_buffer,
+    write_string,
+)
+
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _MULTI = struct.Struct("!i?i")
 
@@ -60,17 +70,6 @@ class Node(NamedTuple):
     version: int
 
 
-class Acl(NamedTuple):
-    """One entry of a node's access list."""
-
-    permissions: int
-    scheme: str
-    id: str
-
-
-OPEN_ACL = (Acl(31, "world", "anyone"),)
-
-
 class Request(Protocol):
     """What the connection needs of a request. Paths in it are absolute, chroot included."""
 
@@ -87,28 +86,6 @@ class Request(Protocol):
         """The reply's body."""
 
 
-def _string(text: str) -> bytes:
-    raw = text.encode()
-    return _INT.pack(len(raw)) + raw
-
-
-def _buffer(data: bytes | None) -> bytes:
-    return _INT.pack(-1) if data is None else _INT.pack(len(data)) + data
-
-
-def _read_buffer(buffer: bytes, offset: int) -> tuple[bytes | None, int]:
-    (length,) = _INT.unpack_from(buffer, offset)
-    offset += 4
-    if length < 0:
-        return None, offset
-    return bytes(buffer[offset : offset + length]), offset + length
-
-
-def _read_string(buffer: bytes, offset: int) -> tuple[str, int]:
-    raw, offset = _read_buffer(buffer, offset)
-    return (raw or b"").decode(), offset
-
-
 def read_stat(buffer: bytes, offset: int) -> Stat:
     """The Stat at `offset`; it takes 68 bytes."""
     return Stat._make(_STAT.unpack_from(buffer, offset))
@@ -116,7 +93,10 @@ def read_stat(buffer: bytes, offset: int) -> Stat:
 
 @dataclass(slots=True)
 class Create:
-    """create2: the reply holds the Stat, and so the token, at no further cost."""
+    """create2: the reply holds the Stat, and so the token, at no further cost.
+
+    The access list is replaced by the session's own before it is sent.
+    """
 
     path: str
     data: bytes
@@ -127,22 +107,18 @@ class Create:
 
     def serialize(self) -> bytes:
         """The body."""
-        entries = b"".join(
-            _INT.pack(acl.permissions) + _string(acl.scheme) + _string(acl.id) for acl in self.acl
-        )
         return b"".join(
             (
-                _string(self.path),
-                _buffer(self.data),
-                _INT.pack(len(self.acl)),
-                entries,
-                _INT.pack(self.flags),
+                write_string(self.path),
+                write_buffer(self.data),
+                write_acl(self.acl),
+                INT.pack(self.flags),
             )
         )
 
     def deserialize(self, buffer: bytes, offset: int) -> tuple[str, Stat]:
         """Path and Stat."""
-        path, offset = _read_string(buffer, offset)
+        path, offset = read_string(buffer, offset)
         return path, read_stat(buffer, offset)
 
 
@@ -162,7 +138,7 @@ class CreateContainer:
 
     def deserialize(self, buffer: bytes, offset: int) -> tuple[str, Stat]:
         """Path and Stat."""
-        path, offset = _read_string(buffer, offset)
+        path, offset = read_string(buffer, offset)
         return path, read_stat(buffer, offset)
 
 
@@ -177,7 +153,7 @@ class Delete:
 
     def serialize(self) -> bytes:
         """The body."""
-        return _string(self.path) + _INT.pack(self.version)
+        return write_string(self.path) + INT.pack(self.version)
 
     def deserialize(self, buffer: bytes, offset: int) -> None:
         """Nothing."""
@@ -194,7 +170,7 @@ class Exists:
 
     def serialize(self) -> bytes:
         """The body."""
-        return _string(self.path) + bytes((self.watch,))
+        return write_string(self.path) + bytes((self.watch,))
 
     def deserialize(self, buffer: bytes, offset: int) -> Stat | None:
         """The Stat."""
@@ -212,11 +188,11 @@ class GetData:
 
     def serialize(self) -> bytes:
         """The body."""
-        return _string(self.path) + bytes((self.watch,))
+        return write_string(self.path) + bytes((self.watch,))
 
     def deserialize(self, buffer: bytes, offset: int) -> tuple[bytes, Stat]:
         """Data and Stat."""
-        data, offset = _read_buffer(buffer, offset)
+        data, offset = read_buffer(buffer, offset)
         return data or b"", read_stat(buffer, offset)
 
 
@@ -232,7 +208,7 @@ class SetData:
 
     def serialize(self) -> bytes:
         """The body."""
-        return _string(self.path) + _buffer(self.data) + _INT.pack(self.version)
+        return write_string(self.path) + write_buffer(self.data) + INT.pack(self.version)
 
     def deserialize(self, buffer: bytes, offset: int) -> Stat:
         """The Stat."""
@@ -250,15 +226,15 @@ class GetChildren:
 
     def serialize(self) -> bytes:
         """The body."""
-        return _string(self.path) + bytes((self.watch,))
+        return write_string(self.path) + bytes((self.watch,))
 
     def deserialize(self, buffer: bytes, offset: int) -> list[str]:
         """The names."""
-        (length,) = _INT.unpack_from(buffer, offset)
+        (length,) = INT.unpack_from(buffer, offset)
         offset += 4
         names = []
         for _ in range(length):
-            name, offset = _read_string(buffer, offset)
+            name, offset = read_string(buffer, offset)
             names.append(name)
         return names
 
@@ -273,7 +249,7 @@ class Sync:
 
     def serialize(self) -> bytes:
         """The body."""
-        return _string(self.path)
+        return write_string(self.path)
 
     def deserialize(self, buffer: bytes, offset: int) -> None:
         """Nothing of use."""
@@ -290,7 +266,7 @@ class RemoveWatches:
 
     def serialize(self) -> bytes:
         """The body."""
-        return _string(self.path) + _INT.pack(self.kind)
+        return write_string(self.path) + INT.pack(self.kind)
 
     def deserialize(self, buffer: bytes, offset: int) -> None:
         """Nothing."""
@@ -307,7 +283,7 @@ class Check:
 
     def serialize(self) -> bytes:
         """The body."""
-        return _string(self.path) + _INT.pack(self.version)
+        return write_string(self.path) + INT.pack(self.version)
 
     def deserialize(self, buffer: bytes, offset: int) -> None:
         """Only ever part of a multi."""
@@ -343,14 +319,14 @@ class Multi:
             if done:
                 return results
             if kind == Create.opcode:
-                path, offset = _read_string(buffer, offset)
+                path, offset = read_string(buffer, offset)
                 results.append((path, read_stat(buffer, offset)))
                 offset += _STAT.size
             elif kind == SetData.opcode:
                 results.append(read_stat(buffer, offset))
                 offset += _STAT.size
             elif kind == _ERROR:
-                results.append(_INT.unpack_from(buffer, offset)[0])
+                results.append(INT.unpack_from(buffer, offset)[0])
                 offset += 4
             else:
                 results.append(None)
@@ -382,7 +358,7 @@ class WatchEvent(NamedTuple):
     def read(cls, buffer: bytes, offset: int) -> WatchEvent:
         """From the body of a notification."""
         kind, _state = struct.unpack_from("!ii", buffer, offset)
-        path, _ = _read_string(buffer, offset + 8)
+        path, _ = read_string(buffer, offset + 8)
         return cls(kind, path)
 
 
