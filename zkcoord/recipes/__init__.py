@@ -15,6 +15,7 @@ from zkcoord.recipes.membership import (
     Presence,
     Updated,
 )
+from zkcoord.recipes.position import Position
 
 __all__ = [
     "Election",
@@ -29,6 +30,7 @@ __all__ = [
     "Membership",
     "MembershipWatch",
     "Observer",
+    "Position",
     "Presence",
     "Standing",
     "Updated",

@@ -36,6 +36,7 @@ from zkcoord.errors import (
 from zkcoord.recipes.contenders import read_holder
 from zkcoord.recipes.entry import Entry, Line
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.position import OnPosition, Survey, Telling
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
@@ -57,6 +58,7 @@ class Acquisition(Generic[LeaseT]):
     Args:
         timeout: seconds; None waits until granted, cancelled or the session is lost; 0 tries.
         make: builds the lease from epoch, path and token.
+        on_position: told where the request stands, see :mod:`zkcoord.recipes.position`.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class Acquisition(Generic[LeaseT]):
         line: Line,
         timeout: float | None,
         make: Callable[[Epoch, str, int], LeaseT],
+        *,
+        on_position: OnPosition | None = None,
     ) -> None:
         self._link = link
         self._line = line
@@ -79,6 +83,8 @@ class Acquisition(Generic[LeaseT]):
         self._last_in_front = False
         self._holder = ""
         self._timers: list[Timer] = []
+        self._telling = None if on_position is None else Telling(link, on_position)
+        self._surveyed = ""
         self.promise: Promise[LeaseT] = Promise(link.dispatcher, undo=_undo)
 
     def begin(self) -> Promise[LeaseT]:
@@ -101,6 +107,8 @@ class Acquisition(Generic[LeaseT]):
 
     def _decided(self) -> None:
         """On whatever thread decided it."""
+        if self._telling is not None:
+            self._telling.end()
         if self.promise.cancelled():
             self._link.loop.post(self._leave)
 
@@ -166,11 +174,24 @@ class Acquisition(Generic[LeaseT]):
             self._watched = self._line.path(contender.node)
             if self._epoch is not None:
                 self._epoch.successors[self._watched] = self._front_is_head
+            self._follow_position(found)
             self._ask()
 
     def _front_is_head(self) -> None:
         """Our predecessor, of the same session, was granted: nobody else is in front."""
         self._last_in_front = True
+
+    def _follow_position(self, found: Place) -> None:
+        if self._telling is not None and self._surveyed != found.mine.node:
+            self._stop_telling()
+            self._surveyed = found.mine.node
+            folder, order = self._line.folder, ordering.in_order
+            Survey.join(self._link, folder, order, found, self._telling)
+
+    def _stop_telling(self) -> None:
+        if self._surveyed:
+            Survey.leave(self._link, self._line.folder, self._surveyed)
+            self._surveyed = ""
 
     def _stop_following(self) -> None:
         if self._epoch is not None and self._watched:
@@ -226,6 +247,7 @@ class Acquisition(Generic[LeaseT]):
         entry.granted()
         epoch.leave(self)
         self._stop_following()
+        self._stop_telling()
         follower = epoch.successors.get(entry.mine)
         if follower is not None:
             follower()
@@ -280,11 +302,13 @@ class Acquisition(Generic[LeaseT]):
         if self._epoch is not None:
             kind = SessionClosed if self._link.closed else SessionLost
             self.promise.fail(kind(f"{self._line.name}: the session is over, {self._epoch.reason}"))
+        self._stop_telling()
         self._stop_timers()
 
     def _leave(self) -> None:
         """Leave nothing behind: no timer, no watch, no node."""
         self._stop_timers()
+        self._stop_telling()
         self._link.forget_epoch(self._enter)
         if self._epoch is not None:
             self._epoch.leave(self)

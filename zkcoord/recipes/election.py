@@ -12,6 +12,7 @@ from zkcoord.recipes.contenders import Identity, contenders_future, describe, re
 from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.position import OnPosition
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.follow import Follower
@@ -85,13 +86,21 @@ class Election:
         self._label = label or session.name
         self._folder = session.link.absolute(join(root, name))
 
-    def campaign(self, timeout: float | None = None, data: bytes = b"") -> Leadership:
+    def campaign(
+        self,
+        timeout: float | None = None,
+        data: bytes = b"",
+        *,
+        on_position: OnPosition | None = None,
+    ) -> Leadership:
         """Stand for election and wait until it is won.
 
         Args:
             timeout: seconds, over everything; None waits until it is won or the session is lost;
                 0 tries, as in :meth:`~zkcoord.recipes.lock.Lock.acquire`.
             data: published to observers for as long as this candidate leads.
+            on_position: told where this candidate stands, as in
+                :meth:`~zkcoord.recipes.lock.Lock.acquire`.
 
         Raises:
             AcquireTimeout, SessionLost, SessionClosed, SessionFull, AccessDenied, ConfigError: as
@@ -101,16 +110,21 @@ class Election:
         refuse_in_event_loop(
             "election.campaign()", "async with election.lead(), or await election.campaign_future()"
         )
-        return self.campaign_future(timeout, data).wait()
+        return self.campaign_future(timeout, data, on_position=on_position).wait()
 
     def campaign_future(
-        self, timeout: float | None = None, data: bytes = b""
+        self,
+        timeout: float | None = None,
+        data: bytes = b"",
+        *,
+        on_position: OnPosition | None = None,
     ) -> Promise[Leadership]:
         """The same, to be awaited. Cancelling it withdraws the candidate."""
         if timeout is not None:
             check_timeout(timeout)
         line = Line(self._folder, f"election {self.name}", describe(self._label, data))
-        return Acquisition(self.session.link, line, timeout, self._grant).begin()
+        link = self.session.link
+        return Acquisition(link, line, timeout, self._grant, on_position=on_position).begin()
 
     def lead(self, timeout: float | None = None, data: bytes = b"") -> Hold[Leadership]:
         """Campaign on entering ``with`` or ``async with``, resign on leaving."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
+from zkcoord.core.layouts import Layout
+from zkcoord.errors import ConfigError
 from zkcoord.recipes.acquisition import Acquisition
 from zkcoord.recipes.contenders import describe
 from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.position import OnPosition
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session
 from zkcoord.zk.verbs import check_timeout
+
+LayoutName = Literal["zkcoord", "kazoo", "curator"]
 
 
 class Lock:
@@ -36,26 +41,43 @@ class Lock:
         name: the same for all who exclude each other; one part of a path.
         root: folder of locks below the session's chroot.
         label: what this process calls itself in `contenders`; the session's name when empty.
+        layout: ``"kazoo"`` or ``"curator"`` to take turns with the Lock of kazoo or the
+            InterProcessMutex of Apache Curator on the path ``<root>/<name>``. They do not see
+            locks of the layout ``"zkcoord"``, which sees theirs.
 
     Raises:
         NameRefused: the name cannot be part of a path.
+        ConfigError: there is no such layout.
     """
 
     def __init__(
-        self, session: Session, name: str, *, root: str = "/locks", label: str = ""
+        self,
+        session: Session,
+        name: str,
+        *,
+        root: str = "/locks",
+        label: str = "",
+        layout: Layout | LayoutName = "zkcoord",
     ) -> None:
         self.name = check_name(name, "lock name")
         self.session = session
+        self._layout = _layout(layout)
         self._label = label or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
 
-    def acquire(self, timeout: float | None = None) -> Lease:
+    def acquire(
+        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+    ) -> Lease:
         """Wait for the lock.
 
         Args:
             timeout: seconds, over everything. None waits until it is granted or the session is
                 lost. 0 tries: it writes nothing unless it can win, waits for no holder, and at
                 most a second for the network.
+            on_position: called with a :class:`Position` on the session's dispatcher while waiting,
+                when the place in the queue is learned and when it or the holder changes. It costs
+                one watch and at most one listing a second for each lock and session, however many
+                ask; without it a waiter does not know its place and costs nothing.
 
         Returns:
             The lease, which must be released.
@@ -73,22 +95,27 @@ class Lock:
         refuse_in_event_loop(
             "lock.acquire()", "async with lock.hold(), or await lock.acquire_future()"
         )
-        return self.acquire_future(timeout).wait()
+        return self.acquire_future(timeout, on_position=on_position).wait()
 
-    def acquire_future(self, timeout: float | None = None) -> Promise[Lease]:
+    def acquire_future(
+        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+    ) -> Promise[Lease]:
         """The same, to be awaited or composed. Cancelling it gives up the request."""
         if timeout is not None:
             check_timeout(timeout)
-        line = Line(self._folder, f"lock {self.name}", describe(self._label))
-        return Acquisition(self.session.link, line, timeout, self._grant).begin()
+        line = Line(self._folder, f"lock {self.name}", describe(self._label), layout=self._layout)
+        link = self.session.link
+        return Acquisition(link, line, timeout, self._grant, on_position=on_position).begin()
 
-    def hold(self, timeout: float | None = None) -> Hold[Lease]:
+    def hold(
+        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+    ) -> Hold[Lease]:
         """Acquire on entering ``with`` or ``async with``, release on leaving.
 
         Leaving raises LeaseLost when the lease was lost inside, unless another error is on its way.
         Inside an event loop only ``async with`` will do; ``with`` raises RuntimeError there.
         """
-        return Hold(lambda: self.acquire_future(timeout))
+        return Hold(lambda: self.acquire_future(timeout, on_position=on_position))
 
     if not TYPE_CHECKING:  # so that type checkers refuse it too
 
@@ -106,3 +133,11 @@ class Lock:
 
     def _grant(self, epoch: Epoch, path: str, token: int) -> Lease:
         return Lease(self.session.link, epoch, path=path, name=f"lock {self.name}", token=token)
+
+
+def _layout(name: str) -> Layout:
+    try:
+        return Layout(name)
+    except ValueError:
+        known = ", ".join(Layout)
+        raise ConfigError(f"layout {name!r}: there are {known}") from None
