@@ -11,6 +11,9 @@ The value is ASCII: ``<number> <version> <marks>``.
 A write names the version it replaces, so it can only ever have made the next one. Whether it did is
 seen from the mark of that version, as long as no more than :data:`MARKS_MAX` writes came after.
 A plain number is a value too, so that a counter can be set by hand.
+
+ZooKeeper's version is a signed 32-bit counter, and -1 asks for any version: before it wraps the
+node is replaced by a new one, whose versions begin at 0 again.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from zkcoord.errors import NodeForeign
 
 MARKS_MAX = 64
 MARK_LETTERS = 8
+VERSION_MAX = 2**31 - 2
 NUMBER_MIN, NUMBER_MAX = -(2**63), 2**63 - 1
 
 _VALUE = re.compile(rb"(-?[0-9]{1,19})(?: ([0-9]{1,10}) ([A-Za-z0-9_-]*))?\s*")
@@ -39,22 +43,36 @@ class Tally(NamedTuple):
     version: int
     marks: str = ""
 
+    @property
+    def missing(self) -> bool:
+        """Whether there is no node: it counts as 0, and the first write creates it."""
+        return self.version < 0
+
+    @property
+    def worn(self) -> bool:
+        """Whether the next write must replace the node."""
+        return self.version >= VERSION_MAX
+
+    @property
+    def next_version(self) -> int:
+        """What version the next write makes."""
+        return 0 if self.worn else self.version + 1
+
     def wrote(self, version: int, mark: str) -> bool | None:
         """Whether the write with this mark made `version`; None when it cannot be known."""
         behind = self.version - version
-        if behind < 0:
-            return False
+        if behind < 0:  # the node is not the one that was written to
+            return None
         found = self.marks[behind * MARK_LETTERS : (behind + 1) * MARK_LETTERS]
         return found == mark if found else None
 
     def replaced(self, number: int, mark: str) -> bytes:
         """The node's next value."""
-        marks = (mark + self.marks)[: MARKS_MAX * MARK_LETTERS]
-        return f"{number} {self.version + 1} {marks}".encode()
+        marks = mark if self.worn else (mark + self.marks)[: MARKS_MAX * MARK_LETTERS]
+        return f"{number} {self.next_version} {marks}".encode()
 
 
 MISSING = Tally(0, -1)
-"""No node: it counts as 0, and the first write creates it with version 0."""
 
 
 def read_tally(path: str, value: bytes, version: int) -> Tally:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from zkcoord.recipes.contenders import Identity, Standing, contenders, contenders_future
+from zkcoord.recipes.counter import Count, Counter
 from zkcoord.recipes.election import Election, Leader, Leadership, Observer
+from zkcoord.recipes.fast_counter import FastCounter
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.lock import Lock
 from zkcoord.recipes.membership import (
@@ -18,7 +20,10 @@ from zkcoord.recipes.membership import (
 from zkcoord.recipes.position import Position
 
 __all__ = [
+    "Count",
+    "Counter",
     "Election",
+    "FastCounter",
     "Identity",
     "Joined",
     "Leader",

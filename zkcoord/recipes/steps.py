@@ -37,10 +37,11 @@ from zkcoord.zk.requests import (
     SetData,
     WatchEvent,
 )
-from zkcoord.zk.translate import LinkDropped
+from zkcoord.zk.translate import LinkDropped, from_code
 from zkcoord.zk.verbs import late
 
 PAUSE_S = 0.2
+ROLLED_BACK = {0, -2}  # codes of a failed multi's operations that did not fail themselves
 
 _WRITES = (Create, CreateContainer, Delete, Multi, SetData)
 
@@ -194,8 +195,7 @@ class Steps(Generic[T]):
     def _one(self, request: Request) -> None:
         def replied(result: Any, error: CoordinationError | None) -> None:
             self._calls = []
-            self._learn(request, error)
-            self._advance(result if error is None else error)
+            self._advance(self._learn(request, result, error))
 
         call = self._link.prepare(request, replied, epoch=self._epoch, verb=self._verb(request))
         self._calls = [call]
@@ -206,8 +206,7 @@ class Steps(Generic[T]):
 
         def replier(request: Request) -> Callable[[Any, CoordinationError | None], None]:
             def replied(result: Any, error: CoordinationError | None) -> None:
-                self._learn(request, error)
-                self._got.append(result if error is None else error)
+                self._got.append(self._learn(request, result, error))
                 if len(self._got) == len(requests):  # replies come in the order of sending
                     self._calls = []
                     self._advance(self._got)
@@ -224,14 +223,24 @@ class Steps(Generic[T]):
     def _verb(self, request: Request) -> str:
         return f"{self._what}: {type(request).__name__.lower()}"
 
-    def _learn(self, request: Request, error: CoordinationError | None) -> None:
-        """Is it known what became of the writes?"""
+    def _learn(self, request: Request, result: Any, error: CoordinationError | None) -> Any:
+        """The result or the error; and is it known what became of the writes?"""
+        if isinstance(request, Multi) and error is None:
+            error = self._rolled_back(request, result)
         if isinstance(request, _WRITES):
             sent = not isinstance(error, LinkDropped) or error.sent
             if not isinstance(error, (EnsembleUnavailable, SessionLost, SessionClosed)):
                 self._unsure = False
             elif sent:
                 self._unsure = True
+        return result if error is None else error
+
+    def _rolled_back(self, request: Multi, results: list[Any]) -> CoordinationError | None:
+        for operation, result in zip(request.operations, results, strict=False):
+            if isinstance(result, int) and result not in ROLLED_BACK:
+                verb = f"{self._what}: {type(operation).__name__.lower()}"
+                return from_code(result, f"{verb} {self._link.relative(operation.path)}")
+        return None
 
     # --- watches --------------------------------------------------------------------------------
 
