@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 STAMP := $(VENV)/.stamp
 
-.PHONY: help setup test check fmt demo bench clean
+.PHONY: help setup test check fmt demo bench bench-locks clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -40,6 +40,9 @@ demo: setup ## start the local stack and run the main job
 
 bench: setup ## measure speed against rivals; writes build/bench.json
 	$(BIN)/python -m tests.bench
+
+bench-locks: setup ## measure locks against kazoo, Curator, etcd and bare requests; 5 minutes
+	$(BIN)/python -m tests.bench.locks
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

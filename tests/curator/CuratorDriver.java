@@ -8,6 +8,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
@@ -20,29 +21,36 @@ public final class CuratorDriver {
     private static final Map<String, CountDownLatch> HELD = new ConcurrentHashMap<>();
 
     private final CuratorFramework client;
+    private final String[] arguments;
 
-    private CuratorDriver(CuratorFramework client) {
+    private CuratorDriver(CuratorFramework client, String[] arguments) {
         this.client = client;
+        this.arguments = arguments;
     }
 
     public static void main(String[] args) throws Exception {
-        int timeout = Integer.parseInt(args[1]);
-        try (CuratorFramework client =
-                CuratorFrameworkFactory.builder()
-                        .connectString(args[0])
-                        .sessionTimeoutMs(timeout)
-                        .connectionTimeoutMs(15_000)
-                        .retryPolicy(new ExponentialBackoffRetry(50, 10, 500))
-                        .build()) {
-            client.start();
-            if (!client.blockUntilConnected(20, TimeUnit.SECONDS)) {
+        try (CuratorFramework client = connect(args)) {
+            if (client.getZookeeperClient().isConnected()) {
+                say("ready " + client.getZookeeperClient().getZooKeeper().getSessionId());
+                new CuratorDriver(client, args).serve();
+            } else {
                 say("failed no connection to " + args[0]);
-                return;
             }
-            say("ready " + client.getZookeeperClient().getZooKeeper().getSessionId());
-            new CuratorDriver(client).serve();
         }
         System.exit(0); // threads that still wait do not keep it
+    }
+
+    private static CuratorFramework connect(String[] args) throws Exception {
+        CuratorFramework client =
+                CuratorFrameworkFactory.builder()
+                        .connectString(args[0])
+                        .sessionTimeoutMs(Integer.parseInt(args[1]))
+                        .connectionTimeoutMs(15_000)
+                        .retryPolicy(new ExponentialBackoffRetry(50, 10, 500))
+                        .build();
+        client.start();
+        client.blockUntilConnected(20, TimeUnit.SECONDS);
+        return client;
     }
 
     private void serve() throws Exception {
@@ -55,6 +63,8 @@ public final class CuratorDriver {
                 case "acquire" -> start(words[1], () -> acquire(words));
                 case "release" -> HELD.remove(words[1]).countDown();
                 case "bench" -> start(words[1], () -> bench(words));
+                case "permits" -> start(words[1], () -> permits(words));
+                case "handoffs" -> start(words[1], () -> handOffs(words));
                 case "quit" -> {
                     return;
                 }
@@ -143,11 +153,68 @@ public final class CuratorDriver {
             say("error " + words[1] + " " + failed[0]);
             return;
         }
-        StringBuilder text = new StringBuilder("bench " + words[1] + " " + wall);
+        answer(words[1], wall, nanos);
+    }
+
+    private static void answer(String id, long wall, long[] nanos) {
+        StringBuilder text = new StringBuilder("bench " + id + " " + wall);
         for (long each : nanos) {
             text.append(' ').append(each);
         }
         say(text.toString());
+    }
+
+    /** permits ID PATH ROUNDS: acquire and return one of two permits, one after the other. */
+    private void permits(String[] words) throws Exception {
+        long[] nanos = new long[Integer.parseInt(words[3])];
+        InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, words[2], 2);
+        long start = System.nanoTime();
+        for (int round = 0; round < nanos.length; round++) {
+            long begun = System.nanoTime();
+            semaphore.returnLease(semaphore.acquire());
+            nanos[round] = System.nanoTime() - begun;
+        }
+        answer(words[1], System.nanoTime() - start, nanos);
+    }
+
+    /** handoffs ID PATH ROUNDS: from the release in one session to the grant in another. */
+    private void handOffs(String[] words) throws Exception {
+        long[] nanos = new long[Integer.parseInt(words[3])];
+        long start = System.nanoTime();
+        try (CuratorFramework other = connect(arguments)) {
+            InterProcessMutex first = new InterProcessMutex(client, words[2]);
+            InterProcessMutex second = new InterProcessMutex(other, words[2]);
+            for (int round = 0; round < nanos.length; round++) {
+                nanos[round] = handOff(first, second, words[2]);
+            }
+        }
+        answer(words[1], System.nanoTime() - start, nanos);
+    }
+
+    private long handOff(InterProcessMutex first, InterProcessMutex second, String path)
+            throws Exception {
+        first.acquire();
+        long[] granted = new long[1];
+        Thread waiter =
+                new Thread(
+                        () -> {
+                            try {
+                                second.acquire();
+                                granted[0] = System.nanoTime();
+                                second.release();
+                            } catch (Exception error) {
+                                throw new IllegalStateException(error);
+                            }
+                        });
+        waiter.start();
+        while (client.getChildren().forPath(path).size() < 2) {
+            Thread.sleep(1);
+        }
+        Thread.sleep(20); // its watch is set a moment after it shows up
+        long begun = System.nanoTime();
+        first.release();
+        waiter.join();
+        return granted[0] - begun;
     }
 
     private static synchronized void say(String line) {

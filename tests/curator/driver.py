@@ -9,6 +9,8 @@ The protocol, one line each way; ID is a word the asker chooses:
 ``acquire ID PATH MILLISECONDS``      ``acquired ID`` or ``timeout ID``; -1 waits without a limit
 ``release ID``                        ``released ID``
 ``bench ID PATH ROUNDS THREADS``      ``bench ID WALL N...``, nanoseconds: for all, and each round
+``permits ID PATH ROUNDS``            likewise, with one of two permits of a semaphore
+``handoffs ID PATH ROUNDS``           likewise, from one session's release to another's grant
 ``quit``, or the end of stdin         closes the session
 ====================================  ==========================================================
 
@@ -25,6 +27,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -34,6 +37,7 @@ from zkcoord.local import jars, java, paths
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "CuratorDriver.java"
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
 _START_S = 60.0
 _COMPILE_S = 120.0
 
@@ -99,22 +103,22 @@ class CuratorDriver:
     Args:
         hosts: connect string, with chroot.
         timeout: session timeout in seconds.
+        flags: of Java; those for a small process that starts fast when not given.
 
     Raises:
         DriverMissing: see :func:`class_path`.
     """
 
-    def __init__(self, hosts: str, *, timeout: float = 10.0) -> None:
+    def __init__(self, hosts: str, *, timeout: float = 10.0, flags: Sequence[str] = SMALL) -> None:
         path = class_path()
         try:
             program = java.find_java().program
         except StackError as error:
             raise DriverMissing(str(error)) from error
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m"]
         quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
         arguments = ["-cp", path, "CuratorDriver", hosts, str(int(timeout * 1000))]
         self.process = subprocess.Popen(
-            [program, *options, *quiet, *arguments],
+            [program, *flags, *quiet, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -158,10 +162,21 @@ class CuratorDriver:
         self, path: str, rounds: int, *, threads: int = 1, patience: float = 120.0
     ) -> BenchResult:
         """Acquire and release, `rounds` times in each thread; ``{}`` in path: its number."""
+        return self._measure("bench", path, rounds, threads, patience=patience)
+
+    def permits(self, path: str, rounds: int, *, patience: float = 120.0) -> BenchResult:
+        """Acquire and return one of two permits of InterProcessSemaphoreV2."""
+        return self._measure("permits", path, rounds, patience=patience)
+
+    def hand_offs(self, path: str, rounds: int, *, patience: float = 120.0) -> BenchResult:
+        """From the release in this session to the grant in another of the same process."""
+        return self._measure("handoffs", path, rounds, patience=patience)
+
+    def _measure(self, word: str, path: str, *numbers: int, patience: float) -> BenchResult:
         name = f"b{next(self._numbers)}"
         replies: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
         self._replies[name] = replies
-        self._say("bench", name, path, rounds, threads)
+        self._say(word, name, path, *numbers)
         word, *values = replies.get(timeout=patience)
         if word != "bench":
             raise RuntimeError(f"curator: {word} {' '.join(values)}")

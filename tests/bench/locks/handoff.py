@@ -1,0 +1,151 @@
+"""From the release in one session to the grant in another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from kazoo.client import KazooClient
+
+from tests.bench.locks import wire
+from tests.bench.locks.measuring import Goal, Row, Series, kazoo_client, servers, taking_turns
+from tests.bench.locks.rivals import EtcdClient, curator, where_it_runs
+from tests.bench.locks.uncontended import etcd_beside
+from zkcoord import Lock, Session
+
+FLOOR = "floor: delete + event + read"
+LINE = 8
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def in_a_pair(one: Session, two: Session) -> Series:
+    """One waiter: nobody else can be in front, so the event alone is the grant."""
+    first, second = Lock(one, "pair"), Lock(two, "pair")
+
+    def once() -> float:
+        lease = first.acquire(timeout=30)
+        granted: list[float] = []
+        future = second.acquire_future(timeout=30)
+        future.on_done(lambda: granted.append(time.perf_counter()))
+        wait_until(lambda: len(two.link.watches) == 1)
+        time.sleep(0.02)
+        begun = time.perf_counter()
+        lease.release()
+        future.wait().release(timeout=30)
+        return (granted[0] - begun) * 1000
+
+    return lambda count: [once() for _ in range(count)]
+
+
+def in_a_line(sessions: list[Session]) -> Series:
+    """A line of sessions: each listed others in front, so a hand-off reads once."""
+
+    def once() -> list[float]:
+        locks = [Lock(session, "line") for session in sessions]
+        leases = [locks[0].acquire(timeout=30)]
+        futures = []
+        stamps: list[float] = []
+        for session, lock in zip(sessions[1:], locks[1:], strict=True):
+            futures.append(lock.acquire_future(timeout=30))
+            futures[-1].on_done(lambda: stamps.append(time.perf_counter()))
+            wait_until(lambda seen=session: len(seen.link.watches) == 1)
+        time.sleep(0.02)
+        taken = []
+        for place, future in enumerate(futures):
+            begun = time.perf_counter()
+            leases[-1].release()
+            leases.append(future.wait())
+            if place:  # the first waits in a pair, see there
+                taken.append((stamps[place] - begun) * 1000)
+            time.sleep(0.01)
+        leases[-1].release(timeout=30)
+        return taken
+
+    def series(count: int) -> list[float]:
+        taken: list[float] = []
+        while len(taken) < count:
+            taken += once()
+        return taken
+
+    return series
+
+
+def kazoos(one: KazooClient, two: KazooClient) -> Series:
+    first, second = one.Lock("/hand-off-kazoo"), two.Lock("/hand-off-kazoo")
+
+    def once() -> float:
+        first.acquire()
+        granted: list[float] = []
+
+        def wait() -> None:
+            second.acquire()
+            granted.append(time.perf_counter())
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait_until(lambda: len(first.contenders()) == 2)
+        time.sleep(0.02)  # its watch is set a moment after it shows up
+        begun = time.perf_counter()
+        first.release()
+        thread.join()
+        second.release()
+        return (granted[0] - begun) * 1000
+
+    return lambda count: [once() for _ in range(count)]
+
+
+def floor(one: wire.Wire, two: wire.Wire) -> Series:
+    """Delete in one session; in the other the event comes, and one listing is read."""
+    one.folder("/hand-off-floor")
+
+    def once() -> float:
+        (made,) = one.ask(wire.create("/hand-off-floor"))
+        path = wire.path_of(made)
+        two.ask(wire.exists(path, watch=True))
+        time.sleep(0.02)
+        begun = time.perf_counter()
+        one.send(wire.delete(path))
+        two.event()
+        two.ask(wire.children("/hand-off-floor"))
+        taken = time.perf_counter() - begun
+        one.reply()
+        return taken * 1000
+
+    return lambda count: [once() for _ in range(count)]
+
+
+def hand_off() -> Row:
+    notes: list[str] = []
+    with ExitStack() as stack:
+        hosts = stack.enter_context(servers(1)).zookeeper
+        sessions = [stack.enter_context(Session(hosts, timeout=10)) for _ in range(LINE)]
+        bare = [stack.enter_context(wire.Wire(hosts)) for _ in range(2)]
+        clients = [stack.enter_context(kazoo_client(hosts)) for _ in range(2)]
+        works = {
+            FLOOR: floor(*bare),
+            "zkcoord": in_a_line(sessions),
+            "zkcoord, one waiter": in_a_pair(*sessions[:2]),
+            "kazoo": kazoos(*clients),
+        }
+        with where_it_runs(notes):
+            driver = stack.enter_context(curator(hosts))
+            works["curator"] = lambda count: [
+                one * 1000 for one in driver.hand_offs("/hand-off-curator", count).rounds
+            ]
+        etcd = stack.enter_context(etcd_beside(1, notes))
+        if etcd is not None:
+            works["etcd"] = stack.enter_context(EtcdClient(etcd)).hand_offs
+        spreads = taking_turns(works, 25, warm_up=25, rounds=4)
+    what = "from the release in one session to the grant in another, one local server"
+    row = Row("hand-off", what, "ms", spreads, notes=notes)
+    share = spreads["zkcoord"].p50 / spreads[FLOOR].p50
+    row.goals.append(Goal("of the floor", share, 1.3, at_least=False))
+    return row

@@ -1,0 +1,129 @@
+"""64 locks at once on one session, each acquired and released again and again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import ExitStack
+
+from tests.bench.locks import wire
+from tests.bench.locks.measuring import Goal, Row, Series, kazoo_client, servers, taking_turns
+from tests.bench.locks.rivals import curator, where_it_runs
+from zkcoord import Lock, Session
+
+LOCKS = 64
+CEILING = "ceiling: create + delete"
+WITH_LISTING = "floor: a lock's three requests"
+
+
+def ours(session: Session) -> Series:
+    """Acquisitions a second; each grant releases and asks again."""
+    locks = [Lock(session, f"bench-{number}") for number in range(LOCKS)]
+
+    def once(total: int) -> float:
+        left, ended = [total, LOCKS], threading.Event()
+
+        def again(lock: Lock) -> None:
+            future = lock.acquire_future(30)
+
+            def granted() -> None:
+                future.result().release()
+                left[0] -= 1
+                if left[0] >= LOCKS:
+                    again(lock)
+                else:
+                    left[1] -= 1
+                    if not left[1]:
+                        ended.set()
+
+            future.on_done(granted)
+
+        begun = time.perf_counter()
+        for lock in locks:
+            again(lock)
+        assert ended.wait(120)
+        return total / (time.perf_counter() - begun)
+
+    return lambda count: [once(count)]
+
+
+def bare(link: wire.Wire, *, listing: bool) -> Series:
+    """As many nodes at a time, created and deleted with nothing in between."""
+    folders = [f"/bench-bare/{number}" for number in range(LOCKS)]
+    for folder in folders:
+        link.folder(folder)
+
+    def enter(folder: str) -> list[wire.Request]:
+        return [wire.create(folder), wire.children(folder)] if listing else [wire.create(folder)]
+
+    def once(total: int) -> float:
+        begun = time.perf_counter()
+        waiting: deque[tuple[str, str]] = deque()
+        for folder in folders:
+            link.send(*enter(folder))
+            waiting.append(("made", folder))
+        left = total
+        while waiting:
+            reply = link.reply()
+            state, folder = waiting.popleft()
+            if state == "made":
+                if listing:
+                    link.reply()
+                link.send(wire.delete(wire.path_of(reply)))
+                waiting.append(("deleted", folder))
+            else:
+                left -= 1
+                if left >= LOCKS:
+                    link.send(*enter(folder))
+                    waiting.append(("made", folder))
+        return total / (time.perf_counter() - begun)
+
+    return lambda count: [once(count)]
+
+
+def kazoos(client: object) -> Series:
+    """A thread for each lock: kazoo's locks block."""
+
+    def once(total: int) -> float:
+        def work(number: int) -> None:
+            lock = client.Lock(f"/bench-kazoo-{number}")  # type: ignore[attr-defined]
+            for _ in range(total // LOCKS):
+                lock.acquire()
+                lock.release()
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(LOCKS)]
+        begun = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return total / (time.perf_counter() - begun)
+
+    return lambda count: [once(count)]
+
+
+def many() -> Row:
+    notes: list[str] = []
+    with ExitStack() as stack:
+        hosts = stack.enter_context(servers(1)).zookeeper
+        works = {
+            CEILING: bare(stack.enter_context(wire.Wire(hosts)), listing=False),
+            WITH_LISTING: bare(stack.enter_context(wire.Wire(hosts)), listing=True),
+            "zkcoord": ours(stack.enter_context(Session(hosts, timeout=10))),
+            "kazoo": kazoos(stack.enter_context(kazoo_client(hosts))),
+        }
+        with where_it_runs(notes):
+            driver = stack.enter_context(curator(hosts))
+
+            def curators(count: int) -> list[float]:
+                found = driver.bench("/bench-curator-{}", count // LOCKS, threads=LOCKS)
+                return [len(found.rounds) / found.wall]
+
+            works["curator"] = curators
+        spreads = taking_turns(works, 2560, warm_up=1280)
+    what = f"{LOCKS} locks at once on one session, acquired and released again and again"
+    row = Row(f"{LOCKS} locks at once", what, "a second", spreads, notes=notes)
+    share = spreads["zkcoord"].p50 / spreads[CEILING].p50
+    row.goals.append(Goal("of the ceiling", share, 0.8))
+    return row
