@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError, KazooException, LockTimeout
 
 from tests.curator.driver import CuratorDriver, CuratorMutex, DriverMissing
+from tests.faults.frame_relay import Frame, FrameRelay
 from zkcoord.core.ordering import parse
 from zkcoord.errors import AcquireTimeout, ConfigError, LeaseLost
 from zkcoord.recipes import Lock, contenders
@@ -365,6 +366,40 @@ def test_we_wait_for_kazoos_readers(zookeeper: str, session: Session) -> None:
         future.wait().release()
     finally:
         rival.close()
+
+
+@pytest.mark.parametrize("layout", ["kazoo", "curator"])
+def test_an_uncertain_create_is_written_again_under_the_same_guid(
+    zookeeper: str, session: Session, layout: str
+) -> None:
+    """The reply is lost: both nodes are known as ours, and one of them goes again."""
+    xids: list[int] = []
+
+    def note_the_create(frame: Frame) -> bytes:
+        if frame.number and frame.opcode == Create.opcode:
+            xids.append(frame.xid)
+        return frame.body
+
+    def lose_its_reply(frame: Frame) -> bytes | None:
+        if xids[:1] == [frame.xid] and frame.link == 0:
+            relay.cut()
+            return None
+        return frame.body
+
+    chroot = zookeeper.partition("/")[2]
+    with FrameRelay(zookeeper) as relay, Session(relay.address, timeout=10) as cut_off:
+        lock = Lock(cut_off, "gpu", root=f"/{chroot}{ROOT}", layout=layout)
+        lock.acquire(timeout=5).release(timeout=5)
+        relay.up, relay.down = note_the_create, lose_its_reply
+        lease = lock.acquire(timeout=5)
+        assert len(xids) == 2
+        until(lambda: len(queue(session)) == 1)
+        assert lease.path.endswith(queue(session)[0])
+        stat = session.nodes.exists(lease.path.removeprefix(f"/{chroot}"))
+        assert stat is not None
+        assert stat.czxid == lease.token
+        lease.release(timeout=5)
+        assert queue(session) == []
 
 
 def test_our_names_tell_the_session_and_an_unknown_layout_is_refused(session: Session) -> None:
