@@ -11,6 +11,8 @@
     │  ├─ SessionClosed   (RuntimeError) used before start, after close or in a forked child
     │  ├─ AcquireTimeout  (TimeoutError) not granted in time; names the holder
     │  ├─ LeaseLost                      a grant that is no longer ours
+    │  ├─ NotOwner       (RuntimeError)  released by another thread or task than the holder
+    │  ├─ ReentryRefused (RuntimeError)  asked again while holding: could never be granted
     │  ├─ VersionConflict                a compare-and-set lost its race
     │  ├─ NodeMissing     (LookupError)  the znode is not there
     │  ├─ NodeExists                     the znode is there already
@@ -19,9 +21,13 @@
     │  ├─ WaitTimeout     (TimeoutError) what was waited for did not come in time
     │  ├─ CacheFull                      a cache would pass its bound of nodes or bytes
     │  ├─ CandidateMissing (LookupError) nobody of that name stands for election
+    │  ├─ LimitMismatch   (ValueError)   a program and the folder disagree on a limit or slots
+    │  ├─ LimitExceeded   (ValueError)   more permits than the limit, or fewer than are held
     │  ├─ NameRefused     (ValueError)   a name or value that ZooKeeper cannot hold
     │  ├─ SessionFull                    the session's bound on ephemeral path bytes
-    │  └─ AccessDenied    (PermissionError)
+    │  └─ AccessDenied   (PermissionError) an ACL refuses
+    │     ├─ IdentityRefused             the server refuses who we are, or asks who we are
+    │     └─ QuotaFull                   the quota of the branch is used up
     ├─ StreamError
     │  ├─ BrokerUnavailable              no broker answered in time
     │  ├─ PublishFailed                  the broker refused a record
@@ -134,6 +140,18 @@ class LeaseLost(CoordinationError):
         self.reason = reason
 
 
+class NotOwner(CoordinationError, RuntimeError):
+    """A reentrant lease was released by another thread or asyncio task than the one that has it."""
+
+
+class ReentryRefused(CoordinationError, RuntimeError):
+    """Whoever asks holds already, or waits, in a way that this request could never be granted.
+
+    A reader asked to become the writer, a request was made while the same thread or task still
+    waits for another one, or the lock is held too many times over.
+    """
+
+
 class VersionConflict(CoordinationError):
     """A compare-and-set lost its race; read again and retry."""
 
@@ -168,6 +186,42 @@ class CacheFull(CoordinationError):
 
 class CandidateMissing(CoordinationError, LookupError):
     """Nobody of that name stands for election."""
+
+
+class LimitMismatch(CoordinationError, ValueError):
+    """A program names another limit, or other slots, than ZooKeeper holds, or nothing is stored.
+
+    Attributes:
+        name: the semaphore or pool.
+        given: what the program says, None when it takes what is stored.
+        stored: what is there, None when nothing is.
+    """
+
+    def __init__(
+        self, message: str, *, name: str, given: object, stored: object, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.name = name
+        self.given = given
+        self.stored = stored
+
+
+class LimitExceeded(CoordinationError, ValueError):
+    """A request weighs more than the limit, or a resize goes below what is held.
+
+    Attributes:
+        name: the semaphore.
+        asked: the weight of the request, or the permits to resize to.
+        limit: the limit it is above, or the permits that are held.
+    """
+
+    def __init__(
+        self, message: str, *, name: str, asked: int, limit: int, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.name = name
+        self.asked = asked
+        self.limit = limit
 
 
 class NameRefused(CoordinationError, ValueError):

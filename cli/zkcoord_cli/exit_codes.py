@@ -46,6 +46,8 @@ _BY_ERROR: dict[type[BaseException], ExitCode] = {
     errors.SessionClosed: ExitCode.LOST,
     errors.AcquireTimeout: ExitCode.TIMED_OUT,
     errors.LeaseLost: ExitCode.LOST,
+    errors.NotOwner: ExitCode.REFUSED,
+    errors.ReentryRefused: ExitCode.REFUSED,
     errors.VersionConflict: ExitCode.REJECTED,
     errors.NodeMissing: ExitCode.NOT_FOUND,
     errors.NodeExists: ExitCode.REFUSED,

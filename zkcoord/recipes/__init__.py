@@ -18,6 +18,7 @@ from zkcoord.recipes.membership import (
     Updated,
 )
 from zkcoord.recipes.position import Position
+from zkcoord.recipes.rlock import RLock
 
 __all__ = [
     "Count",
@@ -37,6 +38,7 @@ __all__ = [
     "Observer",
     "Position",
     "Presence",
+    "RLock",
     "Standing",
     "Updated",
     "contenders",

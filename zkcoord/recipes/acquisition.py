@@ -253,7 +253,7 @@ class Acquisition(Generic[LeaseT]):
             follower()
         lease = self._make(epoch, entry.mine, token)
         if not self.promise.fulfil(lease):
-            lease.leave(quiet=True)
+            lease.abandon()
         self._stop_timers()
 
     # --- not getting it --------------------------------------------------------------------------
@@ -325,4 +325,4 @@ class Acquisition(Generic[LeaseT]):
 
 
 def _undo(lease: Lease) -> None:
-    lease.leave(quiet=True)
+    lease.abandon()

@@ -19,6 +19,9 @@ from zkcoord.zk.verbs import check_timeout
 
 _HINT = "stop the protected work; another may hold it already"
 
+GiveBack = Callable[[str, Epoch, Callable[[bool], object]], None]
+"""Gives a node up, from any thread: path, session, and what to call on the loop in the end."""
+
 
 class Lease:
     """A grant, believed until `valid_until` and no longer.
@@ -40,7 +43,16 @@ class Lease:
         lost: set when the lease is lost (not when it is released).
     """
 
-    def __init__(self, link: Link, epoch: Epoch, *, path: str, name: str, token: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        epoch: Epoch,
+        *,
+        path: str,
+        name: str,
+        token: int,
+        give_back: GiveBack | None = None,
+    ) -> None:
         self.name = name
         self.token = token
         self.path = link.relative(path)
@@ -48,6 +60,7 @@ class Lease:
         self._absolute = path
         self._link = link
         self._epoch = epoch
+        self._give_back = give_back or link.discard
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._reason = ""
@@ -137,7 +150,7 @@ class Lease:
             self._reason = "released"
             self._release = release = Promise[bool](self._link.dispatcher)
         self._epoch.leave(self)
-        self._link.discard(self._absolute, self._epoch, release.fulfil)
+        self._give_back(self._absolute, self._epoch, release.fulfil)
         return release
 
     def __enter__(self) -> Self:
@@ -169,6 +182,10 @@ class Lease:
         except LeaseLost:
             if not quiet:
                 raise
+
+    def abandon(self) -> None:
+        """Nobody got it, or nobody wants it any more."""
+        self.leave(quiet=True)
 
     # --- losing it --------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from zkcoord.core.layouts import Layout
@@ -61,6 +62,7 @@ class Lock:
     ) -> None:
         self.name = check_name(name, "lock name")
         self.session = session
+        self._what = f"lock {name}"
         self._layout = _layout(layout)
         self._label = label or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
@@ -101,11 +103,7 @@ class Lock:
         self, timeout: float | None = None, *, on_position: OnPosition | None = None
     ) -> Promise[Lease]:
         """The same, to be awaited or composed. Cancelling it gives up the request."""
-        if timeout is not None:
-            check_timeout(timeout)
-        line = Line(self._folder, f"lock {self.name}", describe(self._label), layout=self._layout)
-        link = self.session.link
-        return Acquisition(link, line, timeout, self._grant, on_position=on_position).begin()
+        return self._request(timeout, on_position, self._grant)
 
     def hold(
         self, timeout: float | None = None, *, on_position: OnPosition | None = None
@@ -131,8 +129,20 @@ class Lock:
         async def __aexit__(self, *_: object) -> None:
             pass
 
+    def _request(
+        self,
+        timeout: float | None,
+        on_position: OnPosition | None,
+        make: Callable[[Epoch, str, int], Lease],
+    ) -> Promise[Lease]:
+        if timeout is not None:
+            check_timeout(timeout)
+        line = Line(self._folder, self._what, describe(self._label), layout=self._layout)
+        link = self.session.link
+        return Acquisition(link, line, timeout, make, on_position=on_position).begin()
+
     def _grant(self, epoch: Epoch, path: str, token: int) -> Lease:
-        return Lease(self.session.link, epoch, path=path, name=f"lock {self.name}", token=token)
+        return Lease(self.session.link, epoch, path=path, name=self._what, token=token)
 
 
 def _layout(name: str) -> Layout:
