@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from zkcoord.recipes.barrier import Barrier
 from zkcoord.recipes.contenders import Identity, Standing, contenders, contenders_future
 from zkcoord.recipes.counter import Count, Counter
+from zkcoord.recipes.double_barrier import DoubleBarrier, Participant
 from zkcoord.recipes.election import Election, Leader, Leadership, Observer
 from zkcoord.recipes.fast_counter import FastCounter
 from zkcoord.recipes.lease import Lease
@@ -17,12 +19,17 @@ from zkcoord.recipes.membership import (
     Presence,
     Updated,
 )
+from zkcoord.recipes.permit import PermitLease
 from zkcoord.recipes.position import Position
+from zkcoord.recipes.resizing import Resized
 from zkcoord.recipes.rlock import RLock
+from zkcoord.recipes.semaphore import PermitStanding, Semaphore, SemaphoreStanding
 
 __all__ = [
+    "Barrier",
     "Count",
     "Counter",
+    "DoubleBarrier",
     "Election",
     "FastCounter",
     "Identity",
@@ -36,9 +43,15 @@ __all__ = [
     "Membership",
     "MembershipWatch",
     "Observer",
+    "Participant",
+    "PermitLease",
+    "PermitStanding",
     "Position",
     "Presence",
     "RLock",
+    "Resized",
+    "Semaphore",
+    "SemaphoreStanding",
     "Standing",
     "Updated",
     "contenders",
