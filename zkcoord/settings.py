@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zkcoord.config import KafkaConfig, SaslConfig, SessionConfig, TlsConfig
+from zkcoord.config import DigestConfig, KafkaConfig, SaslConfig, SessionConfig, TlsConfig
 from zkcoord.errors import ConfigError, StackError
 
 PREFIX = "ZKCOORD_"
@@ -55,6 +55,9 @@ KEYS: tuple[str, ...] = (
     "connect_timeout_s",
     *(f"{server}_tls.{name}" for server in ("zookeeper", "kafka") for name in _TLS),
     *(f"{server}_sasl.{name}" for server in ("zookeeper", "kafka") for name in _SASL),
+    *(f"zookeeper_digest.{name}" for name in _SASL[1:]),
+    "zookeeper_acl",
+    "zookeeper_read_only",
 )
 """Every setting; a context of the file holds them as a table, with dots as tables within."""
 
@@ -63,6 +66,8 @@ _DEFAULTS: dict[str, str] = {
     "namespace": "zkcoord",
     "session_timeout_s": "10",
     "connect_timeout_s": "10",
+    "zookeeper_acl": "open",
+    "zookeeper_read_only": "false",
 }
 
 Values = dict[str, tuple[str, str]]
@@ -300,21 +305,21 @@ def _build(values: Values, context: str | None, warnings: list[str]) -> Settings
     sasl: dict[str, SaslConfig | None] = {}
     for server in ("zookeeper", "kafka"):
         tls[server] = _collect(TlsConfig, values, f"{server}_tls", ("ca",), warnings, problems)
-        sasl[server] = _collect(
-            SaslConfig, values, f"{server}_sasl", ("mechanism", "username", "password"),
-            warnings, problems,
-        )  # fmt: skip
+        sasl[server] = _collect(SaslConfig, values, f"{server}_sasl", _SASL[:3], warnings, problems)
+    digest = _collect(DigestConfig, values, "zookeeper_digest", _SASL[1:3], warnings, problems)
     session: SessionConfig | None = None
     kafka: KafkaConfig | None = None
-    where = values["session_timeout_s"][1]
-    timeout = _number(values, "session_timeout_s", problems)
-    connect = _number(values, "connect_timeout_s", problems)
+    said = {values[key][1] for key in _DEFAULTS if key != "namespace"}
+    where = ", ".join(sorted(said - {"default"})) or "default"
     try:
         session = SessionConfig(
-            timeout_s=timeout,
-            connect_timeout_s=connect,
+            timeout_s=_number(values, "session_timeout_s", problems),
+            connect_timeout_s=_number(values, "connect_timeout_s", problems),
             tls=tls["zookeeper"],
             sasl=sasl["zookeeper"],
+            digest=digest,
+            acl=values["zookeeper_acl"][0],
+            read_only=_truth(values, "zookeeper_read_only", problems),
         )
         if "kafka" in values:
             where = values["kafka"][1]
@@ -344,6 +349,14 @@ def _number(values: Values, key: str, problems: list[str]) -> float:
         return float(_DEFAULTS[key])
 
 
+def _truth(values: Values, key: str, problems: list[str]) -> bool:
+    """The value of a key that must be true or false."""
+    text, where = values[key]
+    if text.lower() not in {"true", "false"}:
+        problems.append(f"{key}: {text!r} is neither true nor false (from {where})")
+    return text.lower() == "true"
+
+
 def _collect(
     kind: type[Any],
     values: Values,
@@ -352,7 +365,7 @@ def _collect(
     warnings: list[str],
     problems: list[str],
 ) -> Any:
-    """Build a TlsConfig or SaslConfig from the keys of one table; None when there are none."""
+    """Build a configuration value from the keys of one table; None when there are none."""
     found = {
         key.partition(".")[2]: text
         for key, (text, _) in values.items()

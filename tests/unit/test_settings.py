@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zkcoord.config import DigestConfig
 from zkcoord.errors import ConfigError
 from zkcoord.local import running
 from zkcoord.local.running import RunningStack
@@ -122,6 +123,10 @@ def test_unknown_keys_name_the_nearest(tmp_path: Path) -> None:
         ('context = "a"\n[contexts.a]\nsession_timeout_s = -1', "timeout_s: must be within"),
         ('context = "a"\n[contexts.a.kafka_sasl]\nusername = "x"', "kafka_sasl.mechanism"),
         ('context = "a"\n[contexts.a.kafka_tls]\nca = "x"\nkey = "k"', "both or neither"),
+        ('context = "a"\n[contexts.a]\nzookeeper_acl = "private"', "needs an identity"),
+        ('context = "a"\n[contexts.a]\nzookeeper_acl = "mine"', "entry 1 is not scheme:id"),
+        ('context = "a"\n[contexts.a]\nzookeeper_read_only = "perhaps"', "neither true nor"),
+        ('context = "a"\n[contexts.a.zookeeper_digest]\nusername = "x"', "zookeeper_digest.pass"),
     ],
 )
 def test_a_file_that_cannot_work_is_explained(tmp_path: Path, text: str, message: str) -> None:
@@ -175,6 +180,23 @@ def test_a_secret_in_the_settings_file_needs_a_private_mode(tmp_path: Path) -> N
     assert "chmod 600" in read({"ZKCOORD_CONFIG": str(path)}).warnings[0]
     path.chmod(0o600)
     assert read({"ZKCOORD_CONFIG": str(path)}).warnings == ()
+
+
+def test_identity_and_access_list_reach_the_session(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("pa55\n")
+    secret.chmod(0o600)
+    path = tmp_path / "config.toml"
+    path.write_text(
+        'context = "a"\n[contexts.a]\nzookeeper_acl = "private"\nzookeeper_read_only = true\n'
+        f'[contexts.a.zookeeper_digest]\nusername = "me"\npassword_file = "{secret}"\n'
+    )
+    settings = read({"ZKCOORD_CONFIG": str(path)})
+    assert settings.session.digest == DigestConfig(username="me", password="pa55")
+    assert settings.session.acl == "private"
+    assert settings.session.read_only
+    assert "pa55" not in repr(settings)
+    assert read({"ZKCOORD_ZOOKEEPER_ACL": "sasl:ops:r"}).session.acl == "sasl:ops:r"
 
 
 def test_a_missing_secret_file_is_an_error(tmp_path: Path) -> None:

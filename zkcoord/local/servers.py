@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zkcoord.errors import StackError
@@ -200,13 +200,21 @@ def java_flags(heap_mb: int) -> list[str]:
 
 
 class ZooKeeperServer(Server):
-    """A ZooKeeper server; ports: client, peer, election."""
+    """A ZooKeeper server; ports: client, peer, election.
+
+    Attributes:
+        peers: all servers of the ensemble.
+        extra_lines: further lines of its configuration, or other values for those it has.
+        extra_flags: further flags for Java.
+    """
 
     def __init__(
         self, number: int, ports: Sequence[int], folder: Path, *, java: Sequence[str]
     ) -> None:
         super().__init__(f"zookeeper-{number}", number, ports, folder)
         self._java = list(java)
+        self.extra_lines: Mapping[str, str] = {}
+        self.extra_flags: Sequence[str] = ()
         self.peers: Sequence[ZooKeeperServer] = ()
 
     def ready(self) -> bool:
@@ -238,12 +246,14 @@ class ZooKeeperServer(Server):
                 lines[f"server.{peer.number}"] = f"{HOST}:{quorum}:{election};{HOST}:{client}"
         else:
             lines |= {"clientPort": self.port, "clientPortAddress": HOST}
+        lines |= self.extra_lines
         config = self.folder / "zoo.cfg"
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         flags = [
             *java_flags(heap_mb=128),
             "-Dzookeeper.preAllocSize=4096",
             "-Dzookeeper.jmx.log4j.disable=true",
+            *self.extra_flags,
         ]
         program = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         return [self._java[0], *flags, *self._java[1:], program, str(config)]

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from zkcoord.access import LETTERS, AclEntry, parse_acl
 from zkcoord.zk.jute import INT, Acl, read_acl, read_string, write_acl, write_string
-from zkcoord.zk.requests import Stat, read_stat
+from zkcoord.zk.requests import Create, CreateContainer, Multi, Request, Stat, read_stat
 
 
 def to_wire(text: str) -> tuple[Acl, ...]:
@@ -35,6 +35,13 @@ def from_wire(entries: tuple[Acl, ...]) -> tuple[AclEntry, ...]:
         )
         for entry in entries
     )
+
+
+def stamp(request: Request, acl: tuple[Acl, ...]) -> None:
+    """Give the access list to every node that the request creates."""
+    for part in request.operations if isinstance(request, Multi) else (request,):
+        if isinstance(part, Create | CreateContainer):
+            part.acl = acl
 
 
 @dataclass(slots=True)

@@ -55,7 +55,7 @@ class Epoch:
         self._paths: dict[str, int] = {}
         self._bytes = 0
         self._members: dict[int, Callable[[], None]] = {}
-        self.successors: dict[str, Callable[[], None]] = {}
+        self.successors: dict[str, Callable[..., None]] = {}
         self.claims: dict[str, Promise[bool] | None] = {}
 
     @property
@@ -143,3 +143,30 @@ class Epoch:
         """A reserved path was not created."""
         with self._lock:
             self._bytes -= room
+
+
+class Expectants:
+    """Who waits for a session to live. On the loop."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Callable[[Epoch], None], Callable[[], object]] = {}
+
+    def add(self, fn: Callable[[Epoch], None], closed: Callable[[], object]) -> None:
+        """Call `fn(epoch)` once one lives, or `closed()` when none ever will."""
+        self._calls[fn] = closed
+
+    def forget(self, fn: Callable[[Epoch], None]) -> None:
+        """Take it back, when it has not been called."""
+        self._calls.pop(fn, None)
+
+    def serve(self, epoch: Epoch) -> None:
+        """A session lives."""
+        waiting, self._calls = self._calls, {}
+        for fn in waiting:
+            fn(epoch)
+
+    def close(self) -> None:
+        """None ever will."""
+        waiting, self._calls = self._calls, {}
+        for closed in waiting.values():
+            closed()

@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    EXCEPTIONS,
     AuthFailedError,
     ConnectionDropped,
     KazooException,
     SASLException,
     SessionExpiredError,
 )
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import AUTH_XID, ConnectionHandler
-from kazoo.protocol.serialization import Auth, Connect
+from kazoo.protocol.serialization import SASL, Auth, Connect
 
 from zkcoord.config import SessionConfig
 from zkcoord.errors import CoordinationError
@@ -30,6 +32,8 @@ from zkcoord.zk.translate import IDENTITY_CODES, from_handshake
 _PASSWORD_BYTES = 16
 _XID_MAX = 2**31 - 1
 _MOMENT_S = 0.05
+_SASL_HOST = "zk-sasl-md5"  # SecurityUtils of Apache ZooKeeper: the realm, whatever the host
+_SASL_ROUNDS = 8
 
 
 class Shaken(NamedTuple):
@@ -93,6 +97,8 @@ class Handshake(ConnectionHandler):  # type: ignore[misc]
                 reason = f"{server} dropped the link during authentication"
                 raise ConnectionDropped(reason) from error
             raise Refused(from_handshake(error, self._config.identity)) from error
+        except KazooTimeoutError as error:
+            raise ConnectionDropped(f"{server} says nothing during authentication") from error
         except SASLException as error:
             raise Refused(from_handshake(error, self._config.identity)) from error
         except KazooException as error:
@@ -132,6 +138,35 @@ class Handshake(ConnectionHandler):  # type: ignore[misc]
             self._authenticate_with_sasl(host, patience)
         for scheme, credential in tuple(self.client.auth_data):
             self._invoke(patience, Auth(0, scheme, credential), xid=AUTH_XID)
+
+    def _authenticate_with_sasl(self, _host: str, patience: float) -> None:
+        """DIGEST-MD5 (RFC 2831), in a bounded number of rounds; kazoo's own goes on for ever.
+
+        Raises:
+            SASLException: it cannot be used with this server, or not here.
+            KazooException: the server's error.
+        """
+        try:
+            from puresasl import SASLError
+            from puresasl.client import SASLClient
+        except ImportError as error:
+            raise SASLException("the package pure-sasl is not installed") from error
+        challenge: bytes | None = None
+        try:
+            client = SASLClient(_SASL_HOST, service="zookeeper", **self.sasl_options)
+            for xid in range(1, _SASL_ROUNDS + 1):
+                answer = client.process(challenge)
+                if client.complete and not answer:
+                    client.dispose()
+                    return
+                self._submit(SASL(answer or b""), patience, xid)
+                header, buffer, offset = self._read_header(patience)
+                if header.err:
+                    raise EXCEPTIONS[header.err]
+                challenge, _ = SASL.deserialize(buffer, offset)
+        except SASLError as error:
+            raise SASLException(str(error)) from error
+        raise SASLException("the server knows no SASL users")
 
     def _ask_who_we_are(self, patience: float) -> None:
         """The first request of the first link: a server that wants another identity says so now."""

@@ -124,6 +124,21 @@ def check_hosts(hosts: object) -> str:
     return hosts
 
 
+def other_hosts(hosts: str, chroot: str) -> list[Host]:
+    """The servers of another connect string for a session below `chroot`.
+
+    Raises:
+        ConfigError: it cannot work, or names another chroot.
+    """
+    servers, other = read_hosts(check_hosts(hosts))
+    if other not in {"", chroot}:
+        raise ConfigError(
+            f"hosts {hosts!r}: the session is below {chroot or '/'!r} and stays there",
+            hint="make a new Session for another path",
+        )
+    return servers
+
+
 def _chroot(path: str) -> str:
     return "/" + path.rstrip("/") if path.rstrip("/") else ""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -16,24 +17,23 @@ from kazoo.client import KazooClient
 from zkcoord.config import SessionConfig
 from zkcoord.core.lease import Belief
 from zkcoord.errors import (
-    ConfigError,
     CoordinationError,
     ReadOnlyServer,
     SessionClosed,
     SessionLost,
 )
-from zkcoord.zk.acls import to_wire
+from zkcoord.zk.acls import stamp, to_wire
 from zkcoord.zk.call import Call, Reply
 from zkcoord.zk.clock import now
 from zkcoord.zk.connection import HardenedConnection, QuietHandler
-from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.epoch import Epoch, Expectants
 from zkcoord.zk.errands import discard, ensure, open_chroot
 from zkcoord.zk.folders import Folders
 from zkcoord.zk.forks import watch_forks
-from zkcoord.zk.hosts import check_hosts, read_hosts
+from zkcoord.zk.hosts import other_hosts, read_hosts
 from zkcoord.zk.loop import Loop, Timer, Worker
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.requests import Create, CreateContainer, Multi, Request, WatchEvent
+from zkcoord.zk.requests import Request, WatchEvent
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.watches import WatchTable
 
@@ -69,7 +69,8 @@ class Link:
         self._running = False
         self._pid = os.getpid()
         self._acking: Epoch | None = None
-        self._for_epoch: dict[Callable[[Epoch], None], Callable[[], object]] = {}
+        self._expectants = Expectants()
+        self._lock = threading.Lock()
         self._listeners: list[Listener] = []
         self._client = KazooClient(
             hosts=hosts, timeout=config.timeout_s, handler=QuietHandler(), logger=_kazoo_log
@@ -89,37 +90,35 @@ class Link:
 
     def start(self) -> None:
         """Start the threads, once."""
-        if self.closed:
-            raise SessionClosed("the session is closed", hint="make a new Session")
-        if self._running:
-            return
-        self._running = True
-        self.loop.start()
-        self.dispatcher.start()
-        self._client._stopped.clear()  # noqa: SLF001
-        self._connection.start()
+        self.check_mine()
+        with self._lock:
+            if self._running or self.closed:
+                return
+            self._running = True
+            self.loop.start()
+            self.dispatcher.start()
+            self._client._stopped.clear()  # noqa: SLF001
+            self._connection.start()
 
     def set_hosts(self, hosts: str) -> None:
         """Use other servers of the same ensemble from now on. The chroot stays."""
-        servers, chroot = read_hosts(check_hosts(hosts))
-        if chroot not in {"", self.chroot}:
-            raise ConfigError(
-                f"hosts {hosts!r}: the session is below {self.chroot or '/'!r} and stays there",
-                hint="make a new Session for another path",
-            )
+        self.check_mine()
+        servers = other_hosts(hosts, self.chroot)
         self.hosts = hosts.partition("/")[0] + self.chroot
         self._connection.set_hosts(servers)
 
     def close(self) -> None:
         """Begin to close; `ended_promise` is done when everything has ended."""
-        if self.closed:
+        if os.getpid() != self._pid:
             return
-        self.closed = True
-        if not self._running:
-            self.ended_promise.fulfil(None)
+        with self._lock:
+            was, self.closed = self.closed, True
+        if was:
             return
-        if os.getpid() == self._pid:
+        if self._running:
             self._connection.close_session()
+        else:
+            self.ended_promise.fulfil(None)
 
     def join(self, deadline: float) -> bool:
         """Wait for the threads; whether they have all ended."""
@@ -131,8 +130,13 @@ class Link:
             and self.dispatcher.join(max(0.0, deadline - now()))
         )
 
-    def check_open(self) -> None:
-        """Raise SessionClosed unless the session can be used by this process."""
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Who we are for the servers."""
+        return self._connection.identity or ()
+
+    def check_mine(self) -> None:
+        """Raise SessionClosed when it is closed, or another process's."""
         if os.getpid() != self._pid:
             raise SessionClosed(
                 "this session belongs to the parent process",
@@ -141,6 +145,10 @@ class Link:
         if self.closed:
             why = "" if self.refusal is None else f": {self.refusal.args[0]}"
             raise SessionClosed(f"the session is closed{why}", hint="make a new Session")
+
+    def check_open(self) -> None:
+        """Raise SessionClosed unless the session can be used by this process."""
+        self.check_mine()
         if not self._running:
             raise SessionClosed("the session is not started", hint="call start() or use `with`")
 
@@ -229,9 +237,7 @@ class Link:
         self._tell("connected")
         if not self.started.done():
             self._first_time()
-        waiting, self._for_epoch = self._for_epoch, {}
-        for fn in waiting:
-            fn(epoch)
+        self._expectants.serve(epoch)
 
     def _established_read_only(self) -> None:
         self.connected = self.read_only = True
@@ -288,9 +294,7 @@ class Link:
         self.started.fail(SessionClosed("the session is closed"))
         if self.epoch is not None:
             self.epoch.end("the session was closed")
-        waiting, self._for_epoch = self._for_epoch, {}
-        for closed in waiting.values():
-            closed()
+        self._expectants.close()
         self.watches.reset()
         self._tell("closed")
         self.loop.post(self._finish)
@@ -327,9 +331,7 @@ class Link:
         self, request: Request, on_reply: Reply, *, epoch: Epoch | None = None, verb: str = ""
     ) -> Call:
         """A call for `submit`: the reply may come before `submit` returns."""
-        for part in request.operations if isinstance(request, Multi) else (request,):
-            if isinstance(part, Create | CreateContainer):
-                part.acl = self.acl
+        stamp(request, self.acl)
         what = f"{verb or type(request).__name__} {self.named(request.path)}"
         return Call(request, on_reply, what, session=None if epoch is None else epoch.id)
 
@@ -364,11 +366,11 @@ class Link:
         elif self.closed:
             closed()
         else:
-            self._for_epoch[fn] = closed
+            self._expectants.add(fn, closed)
 
     def forget_epoch(self, fn: Callable[[Epoch], None]) -> None:
         """Take back a `with_epoch` that has not run. On the loop."""
-        self._for_epoch.pop(fn, None)
+        self._expectants.forget(fn)
 
     def discard(self, path: str, epoch: Epoch, done: Callable[[bool], object]) -> None:
         """Delete an ephemeral node of `epoch`: retried until it is gone or the session is over.

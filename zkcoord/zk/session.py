@@ -16,7 +16,7 @@ from zkcoord.zk.nodes import Nodes
 from zkcoord.zk.promise import Promise, Signal
 from zkcoord.zk.verbs import check_timeout
 
-State = Literal["connected", "suspended", "lost", "closed"]
+State = Literal["connected", "read_only", "suspended", "lost", "closed"]
 
 _CLOSE_S = 5.0
 
@@ -35,7 +35,8 @@ class Session:
 
     Args:
         hosts: ``host:port`` pairs separated by commas, and a chroot if wanted:
-            ``"zk1:2181,zk2:2181/shop"``. The chroot is created at start.
+            ``"zk1:2181,zk2:2181/shop"``. The chroot is created at start. Every host is tried
+            within a third of the session timeout, in random order.
         timeout: session timeout to ask for, in seconds; short for ``config``.
         config: all the settings. Give this or `timeout`.
         name: for thread names and the data of locks: what this process calls itself.
@@ -72,7 +73,8 @@ class Session:
 
         Raises:
             EnsembleUnavailable: no server answered in time; the session is closed then.
-            AccessDenied: the identity is refused.
+            IdentityRefused: the servers refuse who we are, or want to know who we are.
+            AccessDenied: the chroot is missing and we may not create it.
             SessionClosed: it was closed before.
             RuntimeError: called inside an event loop; use ``async with``.
         """
@@ -102,6 +104,21 @@ class Session:
         started.on_done(settle)
         promise.on_done(failed)
         return promise
+
+    def set_hosts(self, hosts: str) -> None:
+        """Use these servers of the same ensemble from now on, without losing the session.
+
+        A link to a host that is still listed stays; else it moves once what is on its way has been
+        answered. When none of the new hosts can be reached the session is lost in time.
+
+        Args:
+            hosts: as for the session; the chroot may be left out, and must not change.
+
+        Raises:
+            ConfigError: hosts that cannot work, or another chroot.
+            SessionClosed: closed, or in a forked child.
+        """
+        self.link.set_hosts(hosts)
 
     def close(self, timeout: float = _CLOSE_S) -> bool:
         """Send what is queued, close the session and end its threads. Again: no effect.
@@ -178,6 +195,19 @@ class Session:
         return self.link.connected
 
     @property
+    def read_only(self) -> bool:
+        """Whether the link is to a server without a quorum; see ``SessionConfig.read_only``."""
+        return self.link.read_only
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Who we are for the servers, each as ``scheme:user``; empty before the first connection.
+
+        Servers before 3.7 do not tell.
+        """
+        return self.link.identity
+
+    @property
     def lost(self) -> Signal:
         """Set when the present session is over, at `valid_until` at the latest.
 
@@ -196,7 +226,8 @@ class Session:
     def on_state(self, fn: Callable[[str], object]) -> None:
         """Call ``fn(state)`` on the dispatcher: "connected", "suspended", "lost", "closed".
 
-        A suspended session is no reason to stop work: its leases live until `valid_until`.
+        With ``SessionConfig.read_only`` also "read_only" instead of "connected". A suspended
+        session is no reason to stop work: its leases live until `valid_until`.
         """
         self.link.on_state(fn)
 

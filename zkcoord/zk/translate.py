@@ -106,7 +106,7 @@ def from_handshake(cause: BaseException | None, identity: str) -> CoordinationEr
     """An error for a connection that cannot be made, however often it is tried."""
     if isinstance(cause, SASLException):
         error: CoordinationError = IdentityRefused(
-            f"SASL cannot be used: {cause}", hint="install pure-sasl and check the mechanism"
+            f"SASL cannot be used: {cause}", hint="install zkcoord[sasl], and check the servers"
         )
     else:
         error = IdentityRefused(

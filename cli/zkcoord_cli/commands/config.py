@@ -37,6 +37,8 @@ def show(output: Output, settings: Settings, as_json: bool) -> None:
         "namespace": settings.namespace,
         "session_timeout_s": settings.session.timeout_s,
         "connect_timeout_s": settings.session.connect_timeout_s,
+        "zookeeper_acl": settings.session.acl,
+        "zookeeper_read_only": settings.session.read_only,
     }
     secret = {key: "set" for key in settings.origin if key not in values}
     rows = [(key, value, settings.origin.get(key)) for key, value in {**values, **secret}.items()]

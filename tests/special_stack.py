@@ -1,0 +1,53 @@
+"""A stack of ZooKeeper servers that are set up otherwise than the shared one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from zkcoord.local import Stack
+from zkcoord.local.servers import ZooKeeperServer
+
+Change = Callable[[ZooKeeperServer], None]
+
+
+class SpecialStack(Stack):
+    """ZooKeeper servers only; each is changed before it starts."""
+
+    def __init__(
+        self,
+        *,
+        zookeepers: int = 1,
+        lines: Mapping[str, str] | None = None,
+        flags: Sequence[str] = (),
+        change: Change = lambda _server: None,
+    ) -> None:
+        super().__init__(zookeepers=zookeepers, brokers=0)
+        self._lines = dict(lines or {})
+        self._flags = flags
+        self._change = change
+
+    def _build(self, *arguments: object) -> None:
+        super()._build(*arguments)  # type: ignore[arg-type]
+        for server in self.zookeepers:
+            server.extra_lines = dict(self._lines)
+            server.extra_flags = self._flags
+            self._change(server)
+
+
+def with_users(folder: Path, *, strict: bool = False, **users: str) -> SpecialStack:
+    """One server that knows SASL users by name and password, and enforces quotas.
+
+    With `strict` it talks to nobody else.
+    """
+    jaas = folder / "jaas.conf"
+    names = "\n".join(f'    user_{name}="{password}"' for name, password in users.items())
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+    jaas.write_text(f"Server {{\n    {module}\n{names};\n}};\n")
+    lines = {
+        "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "enforceQuota": "true",
+    }
+    if strict:
+        lines |= {"enforce.auth.enabled": "true", "enforce.auth.schemes": "sasl"}
+    return SpecialStack(lines=lines, flags=(f"-Djava.security.auth.login.config={jaas}",))
