@@ -191,6 +191,25 @@ def place(ordered: Sequence[Contender], session: int, request: str) -> Place | N
     return Place(first, ordered[first], strays, ordered[:first], behind)
 
 
+def places(
+    queues: Sequence[Sequence[Contender]], session: int, request: str
+) -> tuple[list[Place | None], bool]:
+    """Where a request that entered several ordered queues at once stands in each of them.
+
+    Entering is one transaction, so its nodes have one place in the history of all queues: of any
+    two such requests one is in front of the other wherever they meet, and a circle of waiting is
+    impossible. Written again after an unknown outcome, it has a second node in every queue or in
+    none: the lowest ones are those of one transaction.
+
+    Returns:
+        The places, and whether they are whole: a node in every queue, and as many in each. When
+        not, somebody has removed one.
+    """
+    found = [place(queue, session, request) for queue in queues]
+    counts = {-1 if one is None else len(one.strays) for one in found}
+    return found, len(counts) == 1 and -1 not in counts
+
+
 def blocker(
     found: Place, blocks: Callable[[Contender], bool] = lambda _: True
 ) -> tuple[Contender, bool] | None:

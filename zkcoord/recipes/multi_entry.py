@@ -1,0 +1,384 @@
+"""Nodes in several queues at once: getting in, exactly once, and out again.
+
+As :mod:`zkcoord.recipes.entry`, but with one `multi` that creates a node in every queue, so the
+request has one place in the history of all of them, and nothing when it has not all.
+
+- *One flight.* The multi and a listing of every queue are sent together.
+- *Unknown outcome.* The same request is written again: the second multi is ordered after the first.
+  The lowest own nodes count in every queue, the others are deleted. An error that the server gives
+  to the second one tells as much: the listings behind it show what the first one did.
+- *Leaving* is one multi of deletes. When it fails, because one node was gone already or the link
+  dropped, each node is deleted by itself until it is known to be gone or the session is over.
+
+Everything runs on the loop, except that `enter` may be called from elsewhere before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from zkcoord.core import ordering
+from zkcoord.core.ordering import Place
+from zkcoord.errors import (
+    CoordinationError,
+    EnsembleUnavailable,
+    LeaseLost,
+    NodeMissing,
+    SessionClosed,
+    SessionLost,
+)
+from zkcoord.recipes.entry import Line
+from zkcoord.zk.call import Call
+from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.link import Link
+from zkcoord.zk.requests import (
+    EPHEMERAL,
+    SEQUENTIAL,
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    Multi,
+    Stat,
+)
+from zkcoord.zk.translate import LinkDropped, from_code
+
+_PAUSE_S = 0.2
+_SEQUENCE_BYTES = 11
+_ROLLED_BACK = {0, -2}
+
+
+class MultiAsker(Protocol):
+    """Who wants to be in all the lines."""
+
+    def wanted(self) -> bool:
+        """Whether it still wants to; when not, the entry leaves by itself."""
+
+    def entered(self, places: Sequence[Place]) -> None:
+        """It is in, and this is where it stands in each line."""
+
+    def placed(self, index: int, found: Place) -> None:
+        """The answer to `look`."""
+
+    def identified(self, token: int) -> None:
+        """The answer to `identify`."""
+
+    def failed(self, error: CoordinationError) -> None:
+        """It cannot get in, or one of its nodes was removed."""
+
+
+class MultiEntry:
+    """One request's nodes in several lines, in one session.
+
+    Attributes:
+        mine: the nodes that count, absolute, in the order of the lines; "" for one not known.
+    """
+
+    def __init__(
+        self, link: Link, lines: tuple[Line, ...], name: str, epoch: Epoch, asker: MultiAsker
+    ) -> None:
+        self._link = link
+        self._lines = lines
+        self._name = name
+        self._epoch = epoch
+        self._asker = asker
+        self._number = epoch.request()
+        self._request = ordering.encode_request(self._number)
+        self._prefixes = [
+            line.path(ordering.prefix(line.kind, epoch.id, self._request)) for line in lines
+        ]
+        self._rooms = [len(prefix.encode()) + _SEQUENCE_BYTES for prefix in self._prefixes]
+        self._calls: list[Call] = []
+        self._awaited = 0
+        self._refused: CoordinationError | None = None
+        self._unlisted: CoordinationError | None = None
+        self._uncertain = False
+        self._listings: dict[int, list[str]] = {}
+        self._gates = 0
+        self._unmade: CoordinationError | None = None
+        self._created: list[str] = []
+        self._tokens: dict[str, int] = {}
+        self._left = False
+        self.mine = [""] * len(lines)
+
+    def enter(self) -> None:
+        """Send the multi and the listings in one flight."""
+        taken = 0
+        try:
+            for prefix, room in zip(self._prefixes, self._rooms, strict=True):
+                self._epoch.reserve(prefix, room)
+                taken += room
+        except CoordinationError as error:
+            self._epoch.unreserve(taken)
+            self._left = True
+            self._asker.failed(error)
+            return
+        if any(self._link.folders.closed(line.folder) for line in self._lines):
+            self._link.loop.post(self._at_the_gates)
+        else:
+            self._fly()
+
+    def look(self, index: int) -> None:
+        """Look where it stands now in one line."""
+        request = GetChildren(self._lines[index].folder)
+        reply = partial(self._looked, index)
+        self._link.call(request, reply, epoch=self._epoch, verb="children")
+
+    def identify(self) -> None:
+        """Learn the token: every node of the multi has the same."""
+        token = self._tokens.get(self.mine[0])
+        if token is not None:
+            self._asker.identified(token)
+        else:  # its multi's reply was lost
+            request = Exists(self.mine[0])
+            self._link.call(request, self._token_found, epoch=self._epoch, verb="exists")
+
+    def granted(self) -> None:
+        """A lease takes the nodes over."""
+        self._left = True
+
+    def leave(self) -> None:
+        """Leave nothing behind. May be called again and again."""
+        if self._left or self._over():
+            return
+        if self._awaited:
+            for call in self._calls:
+                call.abandoned = True
+            return  # their replies come back here
+        if self._uncertain:
+            self._fly()
+            return
+        self._left = True
+        for path, room in zip(self.mine, self._rooms, strict=True):
+            if not path:
+                self._epoch.unreserve(room)
+        known = [path for path in self.mine if path]
+        if known:
+            discard_all(self._link, known, self._epoch, _ignore)
+
+    def _over(self) -> bool:
+        return self._link.closed or self._epoch.over()
+
+    # --- a flight ---------------------------------------------------------------------------------
+
+    def _fly(self) -> None:
+        creates = tuple(
+            Create(prefix, line.data, EPHEMERAL | SEQUENTIAL)
+            for prefix, line in zip(self._prefixes, self._lines, strict=True)
+        )
+        prepare = partial(self._link.prepare, epoch=self._epoch)
+        self._send([prepare(Multi(creates), self._entered, verb="enter"), *self._list_all()])
+
+    def _list_again(self) -> None:
+        if not (self._over() or self._awaited or self._left):
+            self._send(self._list_all())
+
+    def _list_all(self) -> list[Call]:
+        self._listings = {}
+        self._unlisted = None
+        prepare = partial(self._link.prepare, epoch=self._epoch, verb="children")
+        return [
+            prepare(GetChildren(line.folder), partial(self._listed, index))
+            for index, line in enumerate(self._lines)
+        ]
+
+    def _send(self, calls: list[Call]) -> None:
+        self._calls = calls  # before they are sent: replies may come at once
+        self._awaited = len(calls)
+        for call in calls:
+            self._link.submit(call)
+
+    def _entered(self, results: list[Any] | None, error: CoordinationError | None) -> None:
+        error = error or self._reason(results or [])
+        self._refused = error
+        if isinstance(error, EnsembleUnavailable):
+            self._uncertain = self._uncertain or not isinstance(error, LinkDropped) or error.sent
+        elif error is None:
+            self._created = [path for path, _ in results or ()]
+            self._tokens.update((path, stat.czxid) for path, stat in results or ())
+            if not self._uncertain:
+                self._keep(self._created)
+        self._landed()
+
+    def _reason(self, results: list[Any]) -> CoordinationError | None:
+        """Why the multi was rolled back; None when it was not."""
+        for index, result in enumerate(results):
+            if isinstance(result, int) and result not in _ROLLED_BACK:
+                folder = self._link.relative(self._lines[index].folder)
+                return from_code(result, f"enter {folder}")
+        return None
+
+    def _listed(self, index: int, names: list[str] | None, error: CoordinationError | None) -> None:
+        if error is None or isinstance(error, NodeMissing):
+            self._listings[index] = names or []
+        else:
+            self._unlisted = error
+        self._landed()
+
+    def _landed(self) -> None:
+        self._awaited -= 1
+        if self._awaited:
+            return
+        self._calls = []
+        if self._over():
+            return  # the end of the session tells everybody
+        refused = self._refused
+        if isinstance(refused, EnsembleUnavailable):
+            if self._uncertain or self._asker.wanted():
+                self._trouble(refused, self._again)
+            else:
+                self.leave()
+        elif isinstance(self._unlisted, EnsembleUnavailable):
+            self._trouble(self._unlisted, self._list_again)
+        else:
+            self._uncertain = False
+            self._settled(refused or self._unlisted)
+
+    def _settled(self, error: CoordinationError | None) -> None:
+        """What became of all that was sent is known."""
+        queues = [
+            ordering.in_order(self._listings.get(index, ())) for index in range(len(self._lines))
+        ]
+        found, whole = ordering.places(queues, self._epoch.id, self._request)
+        self._keep(
+            [
+                line.path(p.mine.node) if p else ""
+                for line, p in zip(self._lines, found, strict=True)
+            ]
+        )
+        self._keep(self._created)
+        for line, place in zip(self._lines, found, strict=True):
+            for stray in place.strays if place else ():
+                self._link.discard(line.path(stray.node), self._epoch, _ignore)
+        if whole and self._asker.wanted():
+            self._asker.entered([place for place in found if place is not None])
+        elif whole:
+            self.leave()
+        elif isinstance(error, NodeMissing) and self._asker.wanted() and not any(self.mine):
+            self._wait_for(self._lines)
+        elif error is not None:
+            self._fail(error)
+        else:
+            self._removed()
+
+    def _keep(self, paths: list[str]) -> None:
+        """These nodes are ours, where none is known yet."""
+        for index, path in enumerate(paths):
+            if path and not self.mine[index]:
+                self.mine[index] = path
+                self._epoch.hold(path, self._rooms[index])
+
+    # --- folders ----------------------------------------------------------------------------------
+
+    def _at_the_gates(self) -> None:
+        closed = [line for line in self._lines if self._link.folders.closed(line.folder)]
+        if closed:
+            self._wait_for(closed)
+        else:
+            self._again()
+
+    def _wait_for(self, lines: Sequence[Line]) -> None:
+        self._gates = len(lines)
+        self._unmade = None
+        for line in lines:
+            self._link.folders.wait(line.folder, self._number, self._made)
+
+    def _made(self, error: CoordinationError | None) -> None:
+        self._gates -= 1
+        self._unmade = self._unmade or error
+        if self._gates:
+            return
+        if self._unmade is None:
+            self._again()
+        else:
+            self._trouble(self._unmade, self._again)
+
+    def _again(self) -> None:
+        if self._over() or self._awaited or self._left:
+            return
+        if self._asker.wanted() or self._uncertain:
+            self._fly()
+        else:
+            self.leave()
+
+    # --- later ------------------------------------------------------------------------------------
+
+    def _looked(self, index: int, names: list[str] | None, error: CoordinationError | None) -> None:
+        if self._left or self._over() or not self._asker.wanted():
+            return
+        if error is not None and not isinstance(error, NodeMissing):
+            self._trouble(error, partial(self.look, index))
+            return
+        queue = ordering.in_order(names or ())
+        place = ordering.place(queue, self._epoch.id, self._request)
+        if place is None or self._lines[index].path(place.mine.node) != self.mine[index]:
+            self._removed()
+        else:
+            self._asker.placed(index, place)
+
+    def _token_found(self, stat: Stat | None, error: CoordinationError | None) -> None:
+        if self._left or self._over():
+            return
+        if error is not None:
+            self._trouble(error, self.identify)
+        elif stat is None:
+            self._removed()
+        else:
+            self._tokens[self.mine[0]] = stat.czxid
+            self._asker.identified(stat.czxid)
+
+    def _removed(self) -> None:
+        """Somebody deleted one of the nodes."""
+        text = f"{self._name}: one of its nodes was removed while it waited"
+        self._fail(LeaseLost(text, name=self._name, token=0, reason="removed"))
+
+    def _trouble(self, error: CoordinationError, again: Callable[[], None]) -> None:
+        if isinstance(error, (SessionLost, SessionClosed)):
+            return  # the end of the session tells everybody
+        if isinstance(error, LinkDropped):
+            again()
+        elif isinstance(error, EnsembleUnavailable):
+            self._link.timer(_PAUSE_S, again)
+        else:
+            self._fail(error)
+
+    def _fail(self, error: CoordinationError) -> None:
+        self._asker.failed(error)
+        self.leave()
+
+
+def discard_all(link: Link, paths: list[str], epoch: Epoch, done: Callable[[bool], object]) -> None:
+    """Delete ephemeral nodes of `epoch`, in one transaction when all are there.
+
+    Otherwise each by itself, until it is gone or the session is over. `done(True)` on the loop
+    once all are known to be gone, `done(False)` when the session ended first or the server refuses.
+    """
+    left, gone = len(paths), True
+
+    def one(was_gone: bool) -> None:
+        nonlocal left, gone
+        left -= 1
+        gone = gone and was_gone
+        if not left:
+            done(gone)
+
+    def on_reply(results: list[Any] | None, error: CoordinationError | None) -> None:
+        if error is None and not any(results or ()):
+            for path in paths:
+                epoch.free(path)
+            done(True)
+            return
+        for path in paths:
+            link.discard(path, epoch, one)
+
+    if left == 1:
+        link.discard(paths[0], epoch, done)
+    else:
+        request = Multi(tuple(Delete(path) for path in paths))
+        link.call(request, on_reply, epoch=epoch, verb="leave")
+
+
+def _ignore(_gone: bool) -> None:
+    """Whether they went at once or with the session, they are gone."""

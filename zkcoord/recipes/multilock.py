@@ -1,0 +1,226 @@
+"""Several locks at once, all or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from zkcoord.errors import ConfigError, CoordinationError, EnsembleUnavailable, NameRefused
+from zkcoord.recipes.contenders import describe
+from zkcoord.recipes.entry import Line
+from zkcoord.recipes.hold import Hold
+from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.multi_acquisition import MultiAcquisition
+from zkcoord.recipes.multi_entry import discard_all
+from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.link import Link
+from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.promise import Promise
+from zkcoord.zk.requests import NODE_DELETED, WATCH_DATA, Exists, Stat, WatchEvent
+from zkcoord.zk.session import Session
+from zkcoord.zk.transaction import Transaction
+from zkcoord.zk.translate import LinkDropped
+from zkcoord.zk.verbs import check_timeout
+
+NAMES_MAX = 100
+"""Locks in one MultiLock: they are all created in one transaction."""
+
+_PAUSE_S = 0.2
+_OVERHEAD = 64  # bytes of a create beside path and value
+
+
+class MultiLease(Lease):
+    """A grant of several locks, which lives and ends as one.
+
+    When the node of any of them is removed the whole lease is lost, and the other nodes are
+    deleted.
+
+    Attributes:
+        token: fencing token, one number for all: it is above that of every grant before, of each
+            of the locks.
+        paths: the nodes, below the session's chroot.
+    """
+
+    def __init__(
+        self, link: Link, epoch: Epoch, *, paths: list[str], name: str, token: int
+    ) -> None:
+        def give_back(_path: str, epoch: Epoch, done: Callable[[bool], object]) -> None:
+            discard_all(link, paths, epoch, done)
+
+        super().__init__(link, epoch, path=paths[0], name=name, token=token, give_back=give_back)
+        self.paths = tuple(link.relative(path) for path in paths)
+        self._nodes = paths
+
+    def guard(self, transaction: Transaction) -> Transaction:
+        """Let the transaction succeed only while all nodes of this lease are there."""
+        for path in self.paths:
+            transaction.check(path)
+        return transaction
+
+    def removed(self) -> None:
+        """One of its nodes was found to be gone. On the loop."""
+        self._lose("removed")
+        self._epoch.leave(self)
+        discard_all(self._link, self._nodes, self._epoch, _ignore)
+
+    def watch_over(self) -> None:
+        """Hear of the end of every node. On the loop."""
+        for path in self._nodes:
+            _Eye(self, self._link, self._epoch, path).look()
+
+    @property
+    def held(self) -> bool:
+        """Whether it is neither released nor lost."""
+        return not self._reason and not self._epoch.over()
+
+
+class _Eye:
+    """Watches one node of a held lease."""
+
+    def __init__(self, lease: MultiLease, link: Link, epoch: Epoch, path: str) -> None:
+        self._lease = lease
+        self._link = link
+        self._epoch = epoch
+        self._path = path
+
+    def look(self) -> None:
+        """Ask for it."""
+        if self._lease.held:
+            request = Exists(self._path, watch=True)
+            self._link.watches.watch(request, self._fired, self._looked, epoch=self._epoch)
+
+    def _looked(self, stat: Stat | None, error: CoordinationError | None) -> None:
+        if isinstance(error, LinkDropped):
+            self.look()
+        elif isinstance(error, EnsembleUnavailable):
+            self._link.timer(_PAUSE_S, self.look)
+        elif error is None and stat is None:
+            self._link.watches.forget(WATCH_DATA, self._path, self._fired)
+            if self._lease.held:
+                self._lease.removed()
+
+    def _fired(self, event: WatchEvent | None) -> None:
+        if event is None or event.kind != NODE_DELETED:
+            self.look()
+        elif self._lease.held:
+            self._lease.removed()
+
+
+class MultiLock:
+    """Several exclusive locks, acquired as one: all of them or none.
+
+    ::
+
+        with MultiLock(session, ["account-7", "account-9"]).hold(timeout=10) as lease:
+            transfer(fence=lease.token)
+
+    One transaction queues for all of them at one moment, so any two requests meet in the same order
+    in every queue, and programs that only use MultiLock cannot deadlock, in whatever order they
+    name the locks. (Those that hold one lease while they wait for another still can.) It takes
+    turns with :class:`Lock` on the same names.
+
+    A waiting request keeps those behind it waiting in every queue, as they came later. An
+    uncontended acquire is one round trip, a release none that is waited for. Failed, cancelled and
+    timed-out requests leave nothing behind. One object may be used by many threads and tasks.
+
+    When the session is lost, held leases are lost and waiting requests fail with SessionLost.
+
+    Args:
+        session: it lives and dies with this.
+        names: names of locks, at most 100. One that begins with a slash is a lock's whole path,
+            below the session's chroot. Repeated names count once.
+        root: folder of the names that are no paths.
+        label: what this process calls itself in `contenders`; the session's name when empty.
+
+    Attributes:
+        names: sorted, each once.
+
+    Raises:
+        NameRefused: a name cannot be part of a path.
+        ConfigError: no name, or more than 100.
+    """
+
+    def __init__(
+        self, session: Session, names: Iterable[str], *, root: str = "/locks", label: str = ""
+    ) -> None:
+        if isinstance(names, str):
+            raise TypeError(f"names {names!r}: must be several, such as a list of texts")
+        check_path(root)
+        folders = {_folder(root, name): name for name in names}
+        if not 1 <= len(folders) <= NAMES_MAX:
+            raise ConfigError(f"names: {len(folders)} locks at once, 1 to {NAMES_MAX} are possible")
+        self.session = session
+        self.names = tuple(sorted(folders.values()))
+        self._folders = [session.link.absolute(folder) for folder in sorted(folders)]
+        self._label = label or session.name
+        self._title = f"locks {', '.join(self.names)}"
+        if len(self._title) > 100:
+            self._title = f"locks {', '.join(self.names)[:90]}… ({len(self.names)})"
+
+    def acquire(self, timeout: float | None = None) -> MultiLease:
+        """Wait for all of them.
+
+        Args:
+            timeout: seconds, over everything. None waits until they are granted or the session is
+                lost. 0 tries: it writes nothing unless it can win, waits for no holder, and at
+                most a second for the network.
+
+        Returns:
+            The lease of all, which must be released.
+
+        Raises:
+            AcquireTimeout: not all granted in time; names a holder where it is known.
+            SessionLost: the session was lost while waiting.
+            LeaseLost: one of its nodes was removed while it waited.
+            SessionClosed: the session is not started, closed, or the parent process's.
+            SessionFull: the session holds too many bytes of ephemeral paths.
+            AccessDenied: a folder's ACL refuses.
+            ConfigError: a negative or infinite timeout.
+            RuntimeError: called inside an event loop; use ``async with locks.hold()``, or
+                ``await locks.acquire_future()``.
+        """
+        refuse_in_event_loop(
+            "locks.acquire()", "async with locks.hold(), or await locks.acquire_future()"
+        )
+        return self.acquire_future(timeout).wait()
+
+    def acquire_future(self, timeout: float | None = None) -> Promise[MultiLease]:
+        """The same, to be awaited or composed. Cancelling it gives up the request."""
+        if timeout is not None:
+            check_timeout(timeout)
+        link = self.session.link
+        data = describe(self._label)
+        size = sum(len(folder.encode()) + len(data) + _OVERHEAD for folder in self._folders)
+        if size > link.config.value_bytes_max:
+            raise NameRefused(
+                f"{self._title}: {size} bytes in one transaction, "
+                f"the bound is {link.config.value_bytes_max}"
+            )
+        lines = tuple(
+            Line(folder, f"lock {link.relative(folder)}", data) for folder in self._folders
+        )
+        return MultiAcquisition(link, lines, self._title, timeout, self._grant).begin()
+
+    def hold(self, timeout: float | None = None) -> Hold[MultiLease]:
+        """Acquire on entering ``with`` or ``async with``, release on leaving.
+
+        Leaving raises LeaseLost when the lease was lost inside, unless another error is on its way.
+        Inside an event loop only ``async with`` will do; ``with`` raises RuntimeError there.
+        """
+        return Hold(lambda: self.acquire_future(timeout))
+
+    def _grant(self, epoch: Epoch, paths: list[str], token: int) -> MultiLease:
+        link = self.session.link
+        lease = MultiLease(link, epoch, paths=paths, name=self._title, token=token)
+        link.loop.post(lease.watch_over)
+        return lease
+
+
+def _folder(root: str, name: str) -> str:
+    if isinstance(name, str) and name.startswith("/"):
+        return check_path(name)
+    return join(root, check_name(name, "lock name"))
+
+
+def _ignore(_gone: bool) -> None:
+    """Whether they went at once or with the session, they are gone."""
