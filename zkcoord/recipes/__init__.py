@@ -19,6 +19,7 @@ from zkcoord.recipes.membership import (
     Presence,
     Updated,
 )
+from zkcoord.recipes.multilock import MultiLease, MultiLock
 from zkcoord.recipes.permit import PermitLease
 from zkcoord.recipes.position import Position
 from zkcoord.recipes.resizing import Resized
@@ -42,6 +43,8 @@ __all__ = [
     "Member",
     "Membership",
     "MembershipWatch",
+    "MultiLease",
+    "MultiLock",
     "Observer",
     "Participant",
     "PermitLease",

@@ -50,6 +50,7 @@ class MultiLease(Lease):
         super().__init__(link, epoch, path=paths[0], name=name, token=token, give_back=give_back)
         self.paths = tuple(link.relative(path) for path in paths)
         self._nodes = paths
+        link.loop.post(self._watch_over)
 
     def guard(self, transaction: Transaction) -> Transaction:
         """Let the transaction succeed only while all nodes of this lease are there."""
@@ -63,29 +64,34 @@ class MultiLease(Lease):
         self._epoch.leave(self)
         discard_all(self._link, self._nodes, self._epoch, _ignore)
 
-    def watch_over(self) -> None:
-        """Hear of the end of every node. On the loop."""
+    def _watch_over(self) -> None:
         for path in self._nodes:
-            _Eye(self, self._link, self._epoch, path).look()
+            _Eye(self._link, self._epoch, path, self._held, self.removed).look()
 
-    @property
-    def held(self) -> bool:
-        """Whether it is neither released nor lost."""
+    def _held(self) -> bool:
         return not self._reason and not self._epoch.over()
 
 
 class _Eye:
-    """Watches one node of a held lease."""
+    """Watches one node of a lease as long as it is held."""
 
-    def __init__(self, lease: MultiLease, link: Link, epoch: Epoch, path: str) -> None:
-        self._lease = lease
+    def __init__(
+        self,
+        link: Link,
+        epoch: Epoch,
+        path: str,
+        held: Callable[[], bool],
+        gone: Callable[[], None],
+    ) -> None:
         self._link = link
         self._epoch = epoch
         self._path = path
+        self._held = held
+        self._gone = gone
 
     def look(self) -> None:
         """Ask for it."""
-        if self._lease.held:
+        if self._held():
             request = Exists(self._path, watch=True)
             self._link.watches.watch(request, self._fired, self._looked, epoch=self._epoch)
 
@@ -96,14 +102,14 @@ class _Eye:
             self._link.timer(_PAUSE_S, self.look)
         elif error is None and stat is None:
             self._link.watches.forget(WATCH_DATA, self._path, self._fired)
-            if self._lease.held:
-                self._lease.removed()
+            if self._held():
+                self._gone()
 
     def _fired(self, event: WatchEvent | None) -> None:
         if event is None or event.kind != NODE_DELETED:
             self.look()
-        elif self._lease.held:
-            self._lease.removed()
+        elif self._held():
+            self._gone()
 
 
 class MultiLock:
@@ -211,9 +217,7 @@ class MultiLock:
 
     def _grant(self, epoch: Epoch, paths: list[str], token: int) -> MultiLease:
         link = self.session.link
-        lease = MultiLease(link, epoch, paths=paths, name=self._title, token=token)
-        link.loop.post(lease.watch_over)
-        return lease
+        return MultiLease(link, epoch, paths=paths, name=self._title, token=token)
 
 
 def _folder(root: str, name: str) -> str:
