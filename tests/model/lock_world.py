@@ -1,0 +1,418 @@
+"""Clients with locks, an ensemble, one clock, and everything that may happen next.
+
+:meth:`World.choices` lists the possible steps, :meth:`World.take` takes one, and :meth:`World.calm`
+ends all trouble and lets everybody finish. What is wrong is collected in ``wrong``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from zk_client import TIMEOUT_S, Clock, connection, new_session
+from zk_ensemble import Ensemble
+
+from zkcoord.zk import Session
+
+Step = tuple[str, int]
+ROUNDS_MAX = 600
+FAULTS = ("cut", "expire", "silence", "lag", "elect", "reap")
+LAG_S = TIMEOUT_S / 2
+
+
+class Request(Protocol):
+    """One wish of one client for something exclusive."""
+
+    @property
+    def granted(self) -> bool:
+        """Whether it has been granted."""
+
+    @property
+    def token(self) -> int:
+        """Of the grant."""
+
+    def settled(self) -> bool:
+        """Whether it was decided: granted or not."""
+
+    def believed(self) -> bool:
+        """Whether its client believes now that it holds."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+    def cancel(self) -> None:
+        """Give it up."""
+
+
+class Wish(NamedTuple):
+    """What a client will ask for. `what` tells the rules apart: a name, a kind, a weight."""
+
+    ask: Callable[[Session], Request]
+    what: Any = "gpu"
+    may_cancel: bool = False
+
+
+@dataclass(slots=True)
+class Client:
+    """One process with one session."""
+
+    number: int
+    session: Session
+    wishes: Sequence[Wish]
+    requests: list[Request] = field(default_factory=list)
+    released: list[Request] = field(default_factory=list)
+    told: list[object] = field(default_factory=list)  # everything that reached it
+
+    def held(self) -> list[Request]:
+        return [r for r in self.requests if r.granted and r not in self.released]
+
+    def waiting(self) -> list[tuple[int, Request]]:
+        return [(i, r) for i, r in enumerate(self.requests) if not r.settled()]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Who asks for what, and how much may go wrong.
+
+    Attributes:
+        wishes: of each client. servers: how many; a client first joins ``number % servers``.
+        faults: how many times each fault may happen. counter: sequence of the first node.
+        rule: looks at the believed holders, as (what, request), and says what is wrong.
+    """
+
+    wishes: tuple[tuple[Wish, ...], ...]
+    rule: Callable[[list[tuple[Any, Request]]], str]
+    servers: int = 2
+    faults: tuple[tuple[str, int], ...] = (("cut", 1),)
+    counter: int = 0
+    folders: tuple[str, ...] = ("/locks", "/locks/gpu")
+    ordered: bool = True
+
+
+class World:
+    """One run. Everything is determined by the scenario and the steps taken."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        Clock.now = 1000.0
+        self.scenario = scenario
+        self.ensemble = Ensemble(scenario.servers, scenario.folders, counter=scenario.counter)
+        self.left = dict(scenario.faults)
+        self.steps: list[Step] = []
+        self.wrong: list[str] = []
+        self._grants: list[Request] = []
+        self.clients = [
+            Client(number, new_session(f"c{number}"), wishes)
+            for number, wishes in enumerate(scenario.wishes)
+        ]
+        for client in self.clients:
+            connection(client.session).connect(self.ensemble, client.number % scenario.servers)
+            self._settle(client)
+
+    # --- what may happen next ---
+
+    def choices(self) -> list[Step]:
+        ensemble = self.ensemble
+        found: list[Step] = []
+        for client in self.clients:
+            found += self._client_choices(client)
+        if ensemble.committed < len(ensemble.log):
+            found.append(("commit", 0))
+        for server in range(1, len(ensemble.trees)):
+            if ensemble.applied[server] < ensemble.committed:
+                found.append(("apply", server))
+        if self.left.get("elect"):
+            outstanding = len(ensemble.log) - ensemble.committed
+            found += [("elect", kept) for kept in {0, outstanding}]
+        if self.left.get("reap"):
+            found += [("reap", i) for i in range(len(ensemble.reapable()))]
+        return found
+
+    def _client_choices(self, client: Client) -> list[Step]:
+        number, link = client.number, connection(client.session)
+        found: list[Step] = []
+        wire = link.wire
+        if wire is None or wire.closed:
+            if wire is not None:
+                found.append(("notice", number))
+            else:
+                found += [
+                    ("connect", number * 10 + server)
+                    for server in range(self.scenario.servers)
+                    if self.ensemble.may_join(server, link.seen)
+                ]
+        else:
+            if wire.up:
+                found.append(("receive", number))
+            if wire.down:
+                found.append(("deliver", number))
+            if self.left.get("cut"):
+                found.append(("cut", number))
+        asked = len(client.requests)
+        if asked < len(client.wishes):
+            found.append(("ask", number))
+        found += [("release", number * 10 + client.requests.index(r)) for r in client.held()]
+        found += [
+            ("cancel", number * 10 + i)
+            for i, _ in client.waiting()
+            if client.wishes[i].may_cancel
+        ]  # fmt: skip
+        if self._interesting(client):
+            found.append(("timer", number))
+        if self._believes(client):
+            found += [(kind, number) for kind in ("silence", "lag") if self.left.get(kind)]
+        if self.left.get("expire") and self._expirable(client):
+            found.append(("expire", number))
+        return found
+
+    def _believes(self, client: Client) -> bool:
+        epoch = client.session.link.epoch
+        return epoch is not None and not epoch.over()
+
+    def _expirable(self, client: Client) -> bool:
+        epoch = client.session.link.epoch
+        if epoch is None:
+            return False
+        tracked = self.ensemble.sessions.get(epoch.id)
+        return tracked is not None and not tracked.closing
+
+    def _interesting(self, client: Client) -> bool:
+        """Whether a timer waits other than the watchdog, or anything is due."""
+        link = client.session.link
+        loop: Any = link.loop
+        return loop.due() <= Clock.now or any(
+            getattr(timer.call, "__func__", None) is not type(link)._watchdog
+            for timer in loop.waits()
+        )
+
+    # --- taking a step ---
+
+    def take(self, step: Step) -> None:
+        self.steps.append(step)
+        kind, number = step
+        if kind in FAULTS:
+            self.left[kind] -= 1
+        getattr(self, f"_{kind}")(number)
+        self._look()
+
+    def _told(self, client: Client, what: object) -> None:
+        client.told.append(what)
+
+    def _settle(self, client: Client) -> None:
+        connection(client.session).settle(self.ensemble)
+
+    def _receive(self, number: int) -> None:
+        wire = connection(self.clients[number].session).wire
+        assert wire is not None
+        self.ensemble.receive(wire, Clock.now)
+
+    def _deliver(self, number: int) -> None:
+        client = self.clients[number]
+        link = connection(client.session)
+        assert link.wire is not None
+        told = link.wire.down[0]
+        self._told(client, (told.xid, told.code, str(told.result), Clock.now))
+        link.deliver(self.ensemble)
+        self._settle(client)
+
+    def _cut(self, number: int) -> None:
+        client = self.clients[number]
+        self._told(client, ("cut", Clock.now))
+        connection(client.session).drop(self.ensemble)
+        self._settle(client)
+
+    _notice = _cut
+
+    def _connect(self, number: int) -> None:
+        client, server = self.clients[number // 10], number % 10
+        connection(client.session).connect(self.ensemble, server)
+        self._told(client, ("connect", connection(client.session).session, Clock.now))
+        self._settle(client)
+
+    def _commit(self, _number: int) -> None:
+        self.ensemble.commit()
+
+    def _apply(self, server: int) -> None:
+        self.ensemble.apply(server)
+
+    def _elect(self, kept: int) -> None:
+        self.ensemble.elect(kept)
+        for tracked in self.ensemble.sessions.values():
+            tracked.touched = Clock.now
+
+    def _reap(self, index: int) -> None:
+        self.ensemble.reap(self.ensemble.reapable()[index])
+
+    def _ask(self, number: int) -> None:
+        client = self.clients[number]
+        self._told(client, ("ask", Clock.now))
+        client.requests.append(client.wishes[len(client.requests)].ask(client.session))
+        self._settle(client)
+
+    def _release(self, number: int) -> None:
+        client = self.clients[number // 10]
+        request = client.requests[number % 10]
+        self._told(client, ("release", number, Clock.now))
+        client.released.append(request)
+        request.release()
+        self._settle(client)
+
+    def _cancel(self, number: int) -> None:
+        client = self.clients[number // 10]
+        self._told(client, ("cancel", number, Clock.now))
+        client.requests[number % 10].cancel()
+        self._settle(client)
+
+    def _timer(self, number: int) -> None:
+        client = self.clients[number]
+        loop: Any = client.session.link.loop
+        self._until(loop.due())
+        self._run_timers(client)
+
+    def _run_timers(self, client: Client) -> None:
+        self._told(client, ("timer", Clock.now))
+        loop: Any = client.session.link.loop
+        loop.run_due()
+        self._settle(client)
+
+    def _expire(self, number: int) -> None:
+        """Nothing of this client reaches a server for so long that its session ends there."""
+        client = self.clients[number]
+        epoch = client.session.link.epoch
+        assert epoch is not None
+        tracked = self.ensemble.sessions[epoch.id]
+        self._until(tracked.touched + TIMEOUT_S, without=client)
+        self.ensemble.end(epoch.id)
+
+    def _silence(self, number: int) -> None:
+        """The same, but it is the client who notices first."""
+        client = self.clients[number]
+        self._until(client.session.valid_until, without=client)
+        self._run_timers(client)
+
+    def _lag(self, number: int) -> None:
+        """Nothing moves between this client and its server for a while."""
+        self._until(Clock.now + LAG_S, without=self.clients[number])
+
+    def _until(self, moment: float, without: Client | None = None) -> None:
+        """Time passes; links that stand are kept alive by pings."""
+        if moment == math.inf:
+            return
+        Clock.now = max(Clock.now, moment)
+        for client in self.clients:
+            link = connection(client.session)
+            if client is without or link.wire is None or link.wire.closed:
+                continue
+            if not self._believes_at_heart(client):
+                continue
+            tracked = self.ensemble.sessions[link.session]
+            if not tracked.closing:
+                tracked.touched = Clock.now
+                epoch = client.session.link._acking
+                if epoch is not None:
+                    self._told(client, ("ping", Clock.now))
+                    belief = epoch.belief
+                    belief.acknowledged = Clock.now
+                    belief.valid_until = Clock.now + belief.timeout - belief.margin
+
+    def _believes_at_heart(self, client: Client) -> bool:
+        epoch = client.session.link._acking
+        return epoch is not None and not epoch.belief._ended
+
+    # --- what must hold ---
+
+    def _look(self) -> None:
+        holders = []
+        for client in self.clients:
+            for index, request in enumerate(client.requests):
+                if request.granted and request not in self._grants:
+                    if self.scenario.ordered and any(g.token > request.token for g in self._grants):
+                        self.wrong.append("order: a lower token was granted later")
+                    self._grants.append(request)
+                if request.granted and request.believed():
+                    holders.append((client.wishes[index].what, request))
+        verdict = self.scenario.rule(holders)
+        if verdict:
+            self.wrong.append(f"exclusion: {verdict}")
+
+    # --- the end ---
+
+    def calm(self, order: Random | None = None) -> list[str]:
+        """Heal everything, let everybody finish, and see what is left. The verdict."""
+        self.left = {}
+        for client in self.clients:
+            client.wishes = client.wishes[: len(client.requests)]
+        for _ in range(ROUNDS_MAX):
+            if self.wrong:
+                return self.wrong
+            steps = [s for s in self.choices() if s[0] not in {"timer", "cancel"}]
+            steps += [("timer", c.number) for c in self.clients if self._due(c)]
+            if steps:
+                self.take(order.choice(steps) if order else steps[0])
+            elif not self._end_forgotten() and not self._let_time_pass():
+                break
+        else:
+            self.wrong.append("liveness: it does not come to rest")
+        return self.wrong or self._leftovers()
+
+    def _due(self, client: Client) -> bool:
+        loop: Any = client.session.link.loop
+        return bool(loop.due() <= Clock.now)
+
+    def _end_forgotten(self) -> bool:
+        """Sessions that no client uses any more expire."""
+        used = {connection(client.session).session for client in self.clients}
+        forgotten = [s for s, t in self.ensemble.sessions.items() if s not in used | {0}]
+        forgotten = [s for s in forgotten if not self.ensemble.sessions[s].closing]
+        for session in forgotten:
+            self._until(self.ensemble.sessions[session].touched + TIMEOUT_S)
+            self.ensemble.end(session)
+        return bool(forgotten)
+
+    def _let_time_pass(self) -> bool:
+        waiting = [client for client in self.clients if self._interesting(client)]
+        if waiting:
+            loops: list[Any] = [client.session.link.loop for client in waiting]
+            self._until(min(loop.due() for loop in loops))
+            for client in waiting:
+                if self._due(client):
+                    self._run_timers(client)
+            self._look()
+        return bool(waiting)
+
+    def _leftovers(self) -> list[str]:
+        wrong = self.wrong
+        for client in self.clients:
+            for index, _ in client.waiting():
+                wrong.append(f"liveness: request {index} of client {client.number} waits for ever")
+        nodes = [path for path, node in self.ensemble.head.items() if node.owner]
+        if nodes:
+            wrong.append(f"leftovers: {nodes}")
+        watches = [key for wire in self.ensemble.wires for key in wire.watches]
+        if watches:
+            wrong.append(f"leftovers: watches on servers {watches}")
+        for client in self.clients:
+            link = client.session.link
+            epoch = link.epoch
+            if len(link.watches):
+                wrong.append("leftovers: watches in the client")
+            if epoch is not None and (
+                epoch.ephemeral_bytes
+                or epoch.successors
+                or epoch._members
+                or link._expectants._calls
+            ):
+                wrong.append("leftovers: the client's session still counts something")
+        return wrong
+
+    # --- for the explorer ---
+
+    def state(self) -> object:
+        return (
+            self.ensemble.state(),
+            tuple(tuple(client.told) for client in self.clients),
+            tuple(sorted(self.left.items())),
+            Clock.now,
+        )
