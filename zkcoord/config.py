@@ -333,7 +333,7 @@ class AgentConfig:
     capabilities: frozenset[str] = frozenset()
     drain_s: float = 30.0
     grace_s: float = 5.0
-    report_s: float = 0.002
+    report_s: float = 0.005
     ledger: str | None = None
 
     def __post_init__(self) -> None:

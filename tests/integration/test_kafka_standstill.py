@@ -1,5 +1,6 @@
 """A reader whose client stops fetching goes on by itself."""
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from zkcoord.kafka import (
     Record,
     TopicSpec,
 )
+from zkcoord.kafka.question import _Ends
 from zkcoord.kafka.standstill import Standstill
 
 WAIT_S = 30.0
@@ -255,9 +257,52 @@ def test_questions_that_fail_are_no_error(
             unanswered(self, now)
 
         monkeypatch.setattr(Standstill, "unanswered", note)
-        monkeypatch.setattr("zkcoord.kafka.reader.ASK_S", 0.0)
+        monkeypatch.setattr("zkcoord.kafka.question.ASK_S", 0.0)
         deadline = time.monotonic() + WAIT_S
         while len(failed) < 2:
             assert time.monotonic() < deadline
             assert reader.read(1, 0.05) == []
         assert reader.stalls == 0
+
+
+def test_a_slow_answer_keeps_nothing_back(
+    config: KafkaConfig, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, answered = threading.Event(), threading.Event()
+    ends = _Ends.ends
+
+    def slow(self: _Ends, places: list[Partition]) -> dict[Partition, int]:
+        put.set()
+        assert answered.wait(WAIT_S)
+        return ends(self, places)
+
+    monkeypatch.setattr(_Ends, "ends", slow)
+    heard = questions(monkeypatch)
+    with Quick(config, client_id="t") as reader:
+        reader.assign({(topic, 0): 0, (topic, 1): 0})
+        assert reader.read(1, 0.0) == []
+        while not put.is_set():
+            assert reader.read(1, 0.05) == []
+        fill(config, topic, 3)
+        assert [r.offset for r in read_until(reader, 3)] == [0, 1, 2]
+        assert heard == []
+        answered.set()
+        read_nothing(reader, heard, 1)
+        assert list(heard[0]) == [(topic, 1)]  # the other has moved since
+        assert reader.stalls == 0
+
+
+def test_readers_share_the_client_that_asks(
+    config: KafkaConfig, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = questions(monkeypatch)
+    with Quick(config, client_id="one") as one, Quick(config, client_id="two") as two:
+        assert one._asker is two._asker
+        one.assign({(topic, 0): 0})
+        two.assign({(topic, 1): 0})
+        read_nothing(one, heard, 1)
+        read_nothing(two, heard, 2)
+        threads = [t for t in threading.enumerate() if t.name == "zkcoord-ends"]
+        assert len(threads) == 1
+    threads[0].join(WAIT_S)
+    assert not threads[0].is_alive()

@@ -24,7 +24,7 @@ PLAIN = KafkaConfig(bootstrap="broker.example.org:9092")
 
 
 def producer_properties(config: Any = PLAIN, **changes: Any) -> Any:
-    settings = {
+    settings: dict[str, Any] = {
         "client_id": "test",
         "linger_s": 0.0,
         "record_bytes_max": 1_000_000,
@@ -35,13 +35,13 @@ def producer_properties(config: Any = PLAIN, **changes: Any) -> Any:
 
 
 def reader_properties(config: Any = PLAIN, **changes: Any) -> Any:
-    settings = {
+    settings: dict[str, Any] = {
         "client_id": "test",
         "group": "test",
         "prefetch_bytes": 1_048_576,
         "prefetch_records": 100,
         "isolation": "read_committed",
-        "wait_s": 0.1,
+        "fetch": options.Fetch(),
     }
     return options.reader_properties(config, **(settings | changes))
 
@@ -71,7 +71,7 @@ def test_a_reader_commits_nothing_and_skips_nothing() -> None:
 
 def test_the_broker_never_waits_longer_than_a_request_may_take() -> None:
     config = KafkaConfig(bootstrap="b:1", request_timeout_s=0.2, delivery_timeout_s=1)
-    assert reader_properties(config, wait_s=5)["fetch.wait.max.ms"] == 100
+    assert reader_properties(config, fetch=options.Fetch(5))["fetch.wait.max.ms"] == 100
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,9 @@ def test_bounds_of_a_producer(changes: Any) -> None:
         {"prefetch_bytes": 1},
         {"prefetch_records": 0},
         {"isolation": "sloppy"},
-        {"wait_s": 0},
+        {"fetch": options.Fetch(0)},
+        {"fetch": options.Fetch(bytes=0)},
+        {"fetch": options.Fetch(bytes=2_000_000)},
     ],
 )
 def test_bounds_of_a_reader(changes: Any) -> None:

@@ -16,6 +16,7 @@ from zkcoord.errors import (
     WriterFenced,
 )
 from zkcoord.kafka.handle import log
+from zkcoord.kafka.options import Fetch
 from zkcoord.kafka.producer import Producer
 from zkcoord.kafka.reader import DEFAULT_GROUP, Reader
 from zkcoord.kafka.record import BEGINNING, INTERNAL_RECORD_BYTES_MAX, OnAck
@@ -136,7 +137,7 @@ def read_compacted(
     """
     deadline = time.monotonic() + timeout
     table: dict[bytes, bytes] = {}
-    with Reader(config, client_id=client_id, group=group, eof=True, wait_s=0.01) as reader:
+    with Reader(config, client_id=client_id, group=group, eof=True, fetch=Fetch(0.01)) as reader:
         partitions = reader.partitions(topic, max(0.0, deadline - time.monotonic()))
         reader.assign({(topic, partition): BEGINNING for partition in partitions})
         while not reader.at_end():

@@ -9,9 +9,13 @@ from typing import Self
 
 from zkcoord.config import KafkaConfig
 from zkcoord.errors import BrokerUnavailable
+from zkcoord.kafka.options import Fetch
 from zkcoord.kafka.producer import Producer
 from zkcoord.kafka.reader import DEFAULT_GROUP, Reader
 from zkcoord.kafka.record import BEGINNING, INTERNAL_RECORD_BYTES_MAX, OnAck, Record
+
+_PROMPT, _LAZY = Fetch(), Fetch(bytes=256 * 1024)
+_CONNECT_S = 10.0
 
 
 class LogAppender:
@@ -61,10 +65,13 @@ class LogAppender:
 
 
 class LogReader:
-    """Reads partition 0 of one topic in order, from `offset` on.
+    """Reads partition 0 of one topic in order, from `offset` on; with None from where it is sought.
 
     Reads uncommitted: logs are written without transactions, and a stray open transaction must
     not make its readers stand still.
+
+    A `lazy` one may see a record 0.1 s late, and costs the brokers ten requests a second at most
+    where a prompt one costs one for every record.
     """
 
     def __init__(
@@ -73,8 +80,9 @@ class LogReader:
         topic: str,
         *,
         client_id: str,
-        offset: int = BEGINNING,
+        offset: int | None = BEGINNING,
         group: str = DEFAULT_GROUP,
+        lazy: bool = False,
     ) -> None:
         self._topic = topic
         self._key = (topic, 0)
@@ -84,9 +92,20 @@ class LogReader:
             group=group,
             prefetch_bytes=8 * 1024 * 1024,
             isolation="read_uncommitted",
+            fetch=_LAZY if lazy else _PROMPT,
             eof=True,
         )
-        self._reader.assign({self._key: offset})
+        if offset is not None:
+            self._reader.assign({self._key: offset})
+
+    def connect(self, timeout: float = _CONNECT_S) -> None:
+        """Get to know the topic, so that the first `seek` costs one fetch.
+
+        Raises:
+            TopicMismatch: there is no such topic.
+            BrokerUnavailable: no answer within `timeout` seconds.
+        """
+        self._reader.partitions(self._topic, timeout)
 
     @property
     def position(self) -> int:

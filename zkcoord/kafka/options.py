@@ -9,7 +9,7 @@ Source: librdkafka 2.16, CONFIGURATION.md.
 from __future__ import annotations
 
 import logging
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from zkcoord.config import KafkaConfig
 from zkcoord.errors import ConfigError
@@ -57,6 +57,17 @@ _TLS_KEYS = ("ssl.ca.", "ssl.certificate.", "ssl.key.")
 _SASL_KEYS = ("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SECRET_KEYS = ("password", "secret", "ssl.key.pem", "sasl.jaas", "token")
+
+
+class Fetch(NamedTuple):
+    """When a broker answers a fetch: once `bytes` are there, or after `wait_s` seconds.
+
+    With one byte, `wait_s` is no bound on latency: data that arrives ends the wait. It bounds how
+    long a reader's `seek` and second `assign` take to work. More bytes spare the broker requests.
+    """
+
+    wait_s: float = 0.1
+    bytes: int = 1
 
 
 def _milliseconds(seconds: float, least: int = 1) -> int:
@@ -196,7 +207,7 @@ def reader_properties(
     prefetch_bytes: int,
     prefetch_records: int,
     isolation: str,
-    wait_s: float,
+    fetch: Fetch,
 ) -> Properties:
     """Properties of a consumer for plain assignment. Raises ConfigError."""
     problems = [
@@ -209,13 +220,14 @@ def reader_properties(
                 isolation in ("read_committed", "read_uncommitted"),
                 "isolation: must be 'read_committed' or 'read_uncommitted'",
             ),
-            (0.001 <= wait_s <= 10, "wait_s: must be within 0.001 and 10"),
+            (0.001 <= fetch.wait_s <= 10, "fetch.wait_s: must be within 0.001 and 10"),
+            (1 <= fetch.bytes <= 1_048_576, "fetch.bytes: within 1 and 1048576"),
         )
         if not holds
     ]
     if problems:
         raise ConfigError("Reader: " + "; ".join(problems))
-    wait = min(_milliseconds(wait_s), _milliseconds(config.request_timeout_s, 100) // 2)
+    wait = min(_milliseconds(fetch.wait_s), _milliseconds(config.request_timeout_s, 100) // 2)
     properties = _common(config, client_id)
     properties |= {
         # Needed by the client, unused: nothing is committed and no group is joined.
@@ -228,7 +240,7 @@ def reader_properties(
         # Tells a reader at the end from one that stands still; see standstill.py.
         "enable.partition.eof": True,
         "check.crcs": True,
-        "fetch.min.bytes": 1,
+        "fetch.min.bytes": fetch.bytes,
         "fetch.wait.max.ms": wait,
         "fetch.error.backoff.ms": 50,
         # How long a full queue delays the next fetch: 1000 ms by default.

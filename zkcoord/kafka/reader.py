@@ -24,14 +24,16 @@ from zkcoord.errors import BrokerUnavailable, RecordsTrimmed, ZkcoordError
 from zkcoord.kafka import codes, translate
 from zkcoord.kafka.handle import Handle, log
 from zkcoord.kafka.messages import records_of
-from zkcoord.kafka.options import reader_properties
+from zkcoord.kafka.options import Fetch, reader_properties
+from zkcoord.kafka.question import Question, asker
 from zkcoord.kafka.record import BEGINNING, END, Partition, Record
-from zkcoord.kafka.standstill import ASK_S, STALL_S, Standstill
+from zkcoord.kafka.standstill import STALL_S, Stalled, Standstill
 
 DEFAULT_GROUP = "zkcoord.reader"
 
 _LOGICAL = {BEGINNING: OFFSET_BEGINNING, END: OFFSET_END}
 _ASK_S = 2.0
+_PROMPT = Fetch()
 
 
 class Reader(Handle):
@@ -43,7 +45,7 @@ class Reader(Handle):
     A partition that stands still for `stall_s` seconds or longer although records wait in it is
     read anew from its position; if that does not help with a new client, then more and more
     rarely. To notice it, `read` asks the brokers for the ends of partitions that have not moved,
-    once in `stall_s` seconds, rarely while there is no answer, and waits 0.25 s for it at most.
+    once in `stall_s` seconds, rarely while there is no answer, and does not wait for it.
 
     Args:
         config: how to reach Kafka.
@@ -52,8 +54,7 @@ class Reader(Handle):
         prefetch_bytes, prefetch_records: what is fetched ahead of `read`, at most (one fetch of up
             to 1 MiB per partition may come on top).
         isolation: ``read_committed`` hides open and aborted transactions.
-        wait_s: how long an idle fetch waits at the broker. No bound on latency: data that arrives
-            ends the wait. It bounds how long `seek` and a second `assign` take to work.
+        fetch: when a broker answers a fetch, see there; by default at once when records come.
         eof: makes `at_end` usable, and lets `read` return at once when the end is reached.
 
     Raises:
@@ -71,7 +72,7 @@ class Reader(Handle):
         prefetch_bytes: int = 1024 * 1024,
         prefetch_records: int = 1000,
         isolation: str = "read_committed",
-        wait_s: float = 0.1,
+        fetch: Fetch = _PROMPT,
         eof: bool = False,
     ) -> None:
         super().__init__(config, client_id)
@@ -82,12 +83,15 @@ class Reader(Handle):
             prefetch_bytes=prefetch_bytes,
             prefetch_records=prefetch_records,
             isolation=isolation,
-            wait_s=wait_s,
+            fetch=fetch,
         )
         self._eof = eof
         self._standstill = Standstill(self.stall_s)
+        self._asker = asker(config, self._properties)
+        self._question: Question | None = None
         self._stalls = 0
         self._drained = False  # all that was fetched is read
+        self._read_at = 0.0
         self._positions: dict[Partition, int] = {}
         self._known_ends: dict[Partition, int] = {}
         self._at_end: set[Partition] = set()
@@ -127,6 +131,7 @@ class Reader(Handle):
         self._at_end.clear()
         self._failures.clear()
         self._standstill.assigned(positions, time.monotonic())
+        self._question = None  # its answer concerns other positions
         self._drained = False
 
     def seek(self, partition: Partition, offset: int) -> None:
@@ -150,18 +155,19 @@ class Reader(Handle):
         if self._failures:
             raise self._failure()
         now = time.monotonic()
+        if now - self._read_at > self.stall_s:
+            self._question = None  # what was fetched since it was put is not known
         deadline = now + timeout
         while True:
-            if self._drained and now >= self._standstill.due:
+            if self._drained and self._wonders(now):
                 self._look_after(now)
-                now = time.monotonic()
             messages = self._take(limit, min(max(0.0, deadline - now), self.stall_s))
+            now = self._read_at = time.monotonic()
             self._drained = len(messages) < limit and not self._held
             if messages:
                 records = self._records(messages)
                 if records or self._eof:
                     return records
-            now = time.monotonic()
             # Behind a notice records may wait: then one more look, which takes no time.
             if not messages and now >= deadline:
                 return []
@@ -224,6 +230,7 @@ class Reader(Handle):
         """Free the client. Harmless when closed, or in a forked child."""
         client = self._release()
         if client is not None:
+            self._asker.leave()
             client.close()
 
     def __enter__(self) -> Self:
@@ -271,23 +278,32 @@ class Reader(Handle):
             raise self._translated(error, "assign") from error
         self._held.clear()
 
+    def _wonders(self, now: float) -> bool:
+        """Whether ends are to be asked for, or were answered."""
+        question = self._question
+        return now >= self._standstill.due if question is None else question.answer is not None
+
     def _look_after(self, now: float) -> None:
-        """Read partitions anew that stand still; see standstill.py. Blocks for ASK_S at most."""
-        still = self._standstill.still(self._positions, now)
-        if not still:
+        """Read partitions anew that stand still; see standstill.py. Does not block."""
+        if self._question is None:
+            still = self._standstill.still(self._positions, now)
+            if still:
+                self._question = self._asker.ask(still)
             return
-        asked = [TopicPartition(*place, OFFSET_END) for place in still]
-        try:
-            # Answers, for read_committed, with the beginning of the first open transaction.
-            answers = self._use().offsets_for_times(asked, timeout=ASK_S)
-        except KafkaException as error:
-            log.debug("reader %s: no ends: %s", self._client_id, error)
+        answer, self._question = self._question.answer, None
+        if answer is None or answer.ends is None:
             self._standstill.unanswered(now)
             return
-        ends = {(a.topic, a.partition): a.offset for a in answers if a.error is None}
+        ends = {place: end for place, end in answer.ends.items() if self._stands(place)}
         stalled = self._standstill.judge(ends, now)
-        if not stalled:
-            return
+        if stalled:
+            self._read_anew(stalled)
+
+    def _stands(self, place: Partition) -> bool:
+        """Whether a partition has not moved since its end was asked for."""
+        return self._standstill.seen(place) == self._positions.get(place)
+
+    def _read_anew(self, stalled: Sequence[Stalled]) -> None:
         for place, position, end, offset, times in stalled:
             log.warning(
                 "topic %r partition %d stands still at offset %d of %d: reading anew from %d%s",

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from zkcoord.kafka.record import END, Partition
 
 STALL_S = 3.0
-ASK_S = 0.25
 
 _UNRESOLVED_S = 1.0
 _ASK_EVERY_S_MAX = 30.0
@@ -81,6 +80,10 @@ class Standstill:
         still = [place for place, at in positions.items() if self._seen.get(place) == at]
         self._seen = dict(positions)
         return still
+
+    def seen(self, place: Partition) -> int | None:
+        """The position that the last :meth:`still` went by."""
+        return self._seen.get(place)
 
     def unanswered(self, now: float) -> None:
         """The question failed: ask more and more rarely, for asking blocks."""

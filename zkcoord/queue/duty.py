@@ -6,7 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zkcoord.config import KafkaConfig, SchedulerConfig
-from zkcoord.kafka import INTERNAL_RECORD_BYTES_MAX, Admin, CompactedWriter, LogAppender, Producer
+from zkcoord.kafka import (
+    INTERNAL_RECORD_BYTES_MAX,
+    Admin,
+    CompactedWriter,
+    LogAppender,
+    LogReader,
+    Producer,
+)
 from zkcoord.queue.administration import QueueDescription
 from zkcoord.queue.topics import Topics
 from zkcoord.zk import Session
@@ -58,6 +65,22 @@ class Duty:
         """A producer for the log."""
         return LogAppender(self.kafka, self.topics.log, client_id=self.client_id("append"))
 
+    def log_reader(self) -> LogReader:
+        """A prompt reader of the log that knows the topic and reads from where it is sought."""
+        reader = LogReader(
+            self.kafka,
+            self.topics.log,
+            client_id=self.client_id("log"),
+            offset=None,
+            group=self.topics.group,
+        )
+        try:
+            reader.connect()
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
     def checkpoint_writer(self) -> CompactedWriter:
         """The fenced writer of the checkpoint topic; opening it ends every older one."""
         return CompactedWriter(
@@ -73,13 +96,17 @@ class Duty:
 
 
 class Readiness:
-    """Producers made while standing by: a new one needs half a second until it can send.
+    """Clients made while standing by: a new one needs up to half a second until it works.
 
-    What :meth:`appender` and :meth:`output_producer` return belongs to the caller.
+    What its methods return belongs to the caller.
+
+    Raises:
+        TopicMismatch, BrokerUnavailable: the log cannot be reached.
     """
 
     def __init__(self, duty: Duty) -> None:
         self._duty = duty
+        self._reader: LogReader | None = duty.log_reader()
         self._appender: LogAppender | None = duty.appender()
         self._producer: Producer | None = duty.output_producer()
 
@@ -93,8 +120,15 @@ class Readiness:
         ready, self._producer = self._producer, None
         return ready or self._duty.output_producer()
 
+    def log_reader(self) -> LogReader:
+        """The one that was made ready, once; then new ones."""
+        ready, self._reader = self._reader, None
+        return ready or self._duty.log_reader()
+
     def close(self) -> None:
         """Free what nobody took."""
         for client in (self._appender, self._producer):
             if client is not None:
                 client.close(0.0)
+        if self._reader is not None:
+            self._reader.close()

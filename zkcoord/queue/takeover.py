@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from zkcoord.core.leader import Leader
 from zkcoord.core.records import Source
 from zkcoord.errors import Deposed, StaleTerm
+from zkcoord.kafka import LogReader
 from zkcoord.queue.appending import Appending
 from zkcoord.queue.delivery import Delivery
 from zkcoord.queue.duty import Duty, Readiness
@@ -57,6 +58,9 @@ def take_over(
         appending = Appending(readiness.appender)
         made.callback(appending.close)
         appending.append(leader.opening())
+        reader = readiness.log_reader()
+        made.callback(reader.close)
+        reader.seek(follower.reader.position)
         roster = Roster(duty.session, duty.queue)
         made.callback(roster.close)
         partitions = count_partitions(duty, DESCRIBE_TIMEOUT_S)
@@ -67,7 +71,7 @@ def take_over(
             may_write=lambda: believes(lease),
         )
         made.callback(delivery.close)
-        ending = _reach_opening(duty, follower, lease, leader, appending)
+        ending = _reach_opening(duty, reader, lease, leader, appending)
         if ending is not None:
             return ending
         intake = Intake(
@@ -84,7 +88,7 @@ def take_over(
         made.callback(upkeep.close)
         means = Means(
             leader=leader,
-            reader=follower.reader,
+            reader=reader,
             appending=appending,
             delivery=delivery,
             intake=intake,
@@ -96,7 +100,7 @@ def take_over(
 
 
 def _reach_opening(
-    duty: Duty, follower: Follower, lease: Lease, leader: Leader, appending: Appending
+    duty: Duty, reader: LogReader, lease: Lease, leader: Leader, appending: Appending
 ) -> Ending | None:
     """Follow the log to our own opening."""
     while not leader.is_open:
@@ -105,7 +109,7 @@ def _reach_opening(
         if duty.stopping():
             return Ending.RESIGNED
         appending.serve()
-        for record in follower.reader.read(READ_LIMIT, 0.05):
+        for record in reader.read(READ_LIMIT, 0.05):
             try:
                 outputs = leader.feed(record.offset, record.value or b"")
             except Deposed:
