@@ -25,6 +25,7 @@ from zkcoord.recipes.position import Position
 from zkcoord.recipes.resizing import Resized
 from zkcoord.recipes.rlock import RLock
 from zkcoord.recipes.semaphore import PermitStanding, Semaphore, SemaphoreStanding
+from zkcoord.recipes.rwlock import ReadWriteLock, LockFace
 
 __all__ = [
     "Barrier",
@@ -40,6 +41,7 @@ __all__ = [
     "Lease",
     "Left",
     "Lock",
+    "LockFace",
     "Member",
     "Membership",
     "MembershipWatch",
@@ -52,6 +54,7 @@ __all__ = [
     "Position",
     "Presence",
     "RLock",
+    "ReadWriteLock",
     "Resized",
     "Semaphore",
     "SemaphoreStanding",

@@ -12,6 +12,9 @@ Internet-scale systems", USENIX ATC 2010, §2.4), with these changes:
   process's waiters no hand-off needs a listing.
 - *A try that cannot win writes nothing*: it lists first.
 - After a reconnect a waiter asks only whether its predecessor is still there.
+- *Readers* of a read-write lock are in front of each other without blocking, and watch the nearest
+  writer. They read its value instead of asking whether it exists: a writer that went on as a
+  reader says so there, and since it held, nothing else in front blocks.
 
 Everything but `begin` runs on the loop, so nothing is locked. The promise is the point of decision:
 who completes it first, grant, deadline, loss or cancellation, wins; the others see that it is done
@@ -21,10 +24,10 @@ and clean up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zkcoord.core import ordering
-from zkcoord.core.ordering import Place
+from zkcoord.core.ordering import Contender, Place
 from zkcoord.errors import (
     AcquireTimeout,
     CoordinationError,
@@ -33,7 +36,7 @@ from zkcoord.errors import (
     SessionClosed,
     SessionLost,
 )
-from zkcoord.recipes.contenders import read_holder
+from zkcoord.recipes.contenders import read_holder, shares
 from zkcoord.recipes.entry import Entry, Line
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.position import OnPosition, Survey, Telling
@@ -42,7 +45,14 @@ from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.loop import Timer
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.requests import NODE_DELETED, WATCH_DATA, Exists, GetChildren, Stat, WatchEvent
+from zkcoord.zk.requests import (
+    NODE_DELETED,
+    WATCH_DATA,
+    Exists,
+    GetChildren,
+    GetData,
+    WatchEvent,
+)
 from zkcoord.zk.translate import LinkDropped
 
 TRY_S = 1.0  # a try waits for the network, not for the holder: this long at most
@@ -78,6 +88,8 @@ class Acquisition(Generic[LeaseT]):
         self._timeout = TRY_S if self._trying else timeout
         self._epoch: Epoch | None = None
         self._entry: Entry | None = None
+        self._reads = line.kind == ordering.SHARED
+        self._sharing = ""
         self._ahead: list[str] = []
         self._watched = ""
         self._last_in_front = False
@@ -138,12 +150,31 @@ class Acquisition(Generic[LeaseT]):
         if error is not None and not isinstance(error, NodeMissing):
             self._trouble(error, self._peek)
             return
-        ahead = [c for c in ordering.in_order(names or ()) if self._line.blocks(c)]
+        ahead = [c for c in ordering.in_order(names or ()) if self._blocks(c)]
         if ahead:
             self._ahead = [ahead[0].node]
-            self._refuse()
+            if self._reads and len(ahead) == 1:
+                request = GetData(self._line.path(ahead[0].node))
+                self._link.call(request, self._writer_read, epoch=self._epoch, verb="get")
+            else:
+                self._refuse()
         elif self._epoch is not None:
             self._queue_up(self._epoch)
+
+    def _writer_read(self, result: Any, error: CoordinationError | None) -> None:
+        """What the only writer in front says of itself."""
+        if self.promise.done():
+            return
+        if error is not None and not isinstance(error, NodeMissing):
+            self._trouble(error, self._peek)
+        elif error is None and not shares(result[0]):
+            self._refuse()
+        elif self._epoch is not None:
+            self._sharing = self._ahead[0]
+            self._queue_up(self._epoch)
+
+    def _blocks(self, contender: Contender) -> bool:
+        return self._line.blocks(contender) and contender.node != self._sharing
 
     def _refuse(self) -> None:
         """A try cannot win: say who holds it."""
@@ -161,9 +192,9 @@ class Acquisition(Generic[LeaseT]):
 
     def placed(self, found: Place) -> None:
         """A listing shows where we stand."""
-        ahead = [c.node for c in found.ahead if self._line.blocks(c)]
+        ahead = [c.node for c in found.ahead if self._blocks(c)]
         self._ahead = [*ahead[:1], *ahead[1:][-1:]]  # the head, and who is next to us
-        blocker = ordering.blocker(found, self._line.blocks)
+        blocker = ordering.blocker(found, self._blocks)
         if blocker is None:
             self._grant()
         elif self._trying:
@@ -204,17 +235,25 @@ class Acquisition(Generic[LeaseT]):
 
     def _ask(self) -> None:
         """Is the predecessor still there? Say so when it goes."""
-        exists = Exists(self._watched, watch=True)
-        self._link.watches.watch(exists, self._fired, self._asked, epoch=self._epoch)
+        kind = GetData if self._reads else Exists
+        request = kind(self._watched, watch=True)
+        self._link.watches.watch(request, self._fired, self._asked, epoch=self._epoch)
 
-    def _asked(self, stat: Stat | None, error: CoordinationError | None) -> None:
+    def _asked(self, result: Any, error: CoordinationError | None) -> None:
+        missing = isinstance(error, NodeMissing)
         if self.promise.done():
-            self._link.watches.forget(WATCH_DATA, self._watched, self._fired)
-        elif error is not None:
+            self._unwatch()
+        elif error is not None and not missing:
             self._trouble(error, self._ask)
-        elif stat is None:
-            self._link.watches.forget(WATCH_DATA, self._watched, self._fired)
+        elif missing or result is None:
+            self._unwatch()
             self._front_gone()
+        elif self._reads and shares(result[0]):
+            self._unwatch()
+            self._grant()
+
+    def _unwatch(self) -> None:
+        self._link.watches.forget(WATCH_DATA, self._watched, self._fired)
 
     def _fired(self, event: WatchEvent | None) -> None:
         if self.promise.done():
@@ -249,7 +288,7 @@ class Acquisition(Generic[LeaseT]):
         self._stop_following()
         self._stop_telling()
         follower = epoch.successors.get(entry.mine)
-        if follower is not None:
+        if follower is not None and not self._reads:  # other readers may stand in front
             follower()
         lease = self._make(epoch, entry.mine, token)
         if not self.promise.fulfil(lease):
@@ -314,7 +353,7 @@ class Acquisition(Generic[LeaseT]):
             self._epoch.leave(self)
         if self._watched:
             self._stop_following()
-            self._link.watches.forget(WATCH_DATA, self._watched, self._fired)
+            self._unwatch()
         if self._entry is not None:
             self._entry.leave()
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from zkcoord.core.ordering import in_order, parse
+from zkcoord.core.ordering import SHARED, in_order, parse
 from zkcoord.errors import CoordinationError, NodeMissing, SessionLost
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.link import Link
@@ -22,6 +22,19 @@ from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout, late
 
 
+class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody asks a holder to let go.
+
+    Attributes:
+        reason: why. by: who asks, as they call themselves.
+        at: when, wall clock of their host.
+    """
+
+    reason: str
+    by: str = ""
+    at: float = 0.0
+
+
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     """The value of a contender's node, JSON.
 
@@ -30,6 +43,9 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
         name: what it calls itself; of other libraries' contenders the text they wrote.
         since: when it asked, wall clock of its host.
         data: what it published, base64 in the JSON.
+        shared: a writer that went on as a reader.
+        revocable: it listens to :func:`~zkcoord.recipes.revocation.revoke`.
+        revoked: it was asked to let go.
     """
 
     host: str
@@ -37,6 +53,9 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     since: float = 0.0
     data: bytes = b""
+    shared: bool = False
+    revocable: bool = False
+    revoked: Revocation | None = None
 
     def __str__(self) -> str:
         if not self.host:
@@ -51,9 +70,27 @@ _TEXT_LETTERS = 200
 _HOST = socket.gethostname()
 
 
-def describe(name: str, data: bytes = b"") -> bytes:
+def describe(name: str, data: bytes = b"", *, revocable: bool = False) -> bytes:
     """This process as the value of a node."""
-    return _encode(Identity(_HOST, os.getpid(), name, round(time.time(), 3), data))
+    since = round(time.time(), 3)
+    return _encode(Identity(_HOST, os.getpid(), name, since, data, revocable=revocable))
+
+
+def amended(value: bytes, **changes: object) -> bytes:
+    """The value with other fields.
+
+    Raises:
+        ValueError: it is not one of ours.
+    """
+    return _encode(msgspec.structs.replace(_decode(value), **changes))
+
+
+def shares(value: bytes) -> bool:
+    """Whether a writer's node says that it went on as a reader."""
+    if b'"shared"' not in value:
+        return False
+    identity = read_identity(value)
+    return identity is not None and identity.shared
 
 
 def read_identity(value: bytes) -> Identity | None:
@@ -78,7 +115,7 @@ class Standing(NamedTuple):
 
     Attributes:
         position: 0 holds, 1 is next.
-        node: its name in the folder. kind: ``x`` for exclusive.
+        node: its name in the folder. kind: ``x`` for exclusive, ``r`` for readers.
         token: its czxid, the fencing token it has or will have.
         session: whose it is.
         waited: seconds since its node was created, by the reader's wall clock.
@@ -210,14 +247,16 @@ class FolderReading:
 
 
 def _standing(position: int, node: str, data: bytes, stat: Stat) -> Standing:
+    contender, identity = parse(node), read_identity(data)
+    kind = contender.kind if contender is not None else ""
     return Standing(
         position=position,
         node=node,
-        kind=contender.kind if (contender := parse(node)) else "",
+        kind=SHARED if identity is not None and identity.shared else kind,
         token=stat.czxid,
         session=stat.owner,
         waited=max(0.0, time.time() - stat.ctime / 1000),
-        identity=read_identity(data),
+        identity=identity,
     )
 
 

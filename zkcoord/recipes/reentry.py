@@ -16,6 +16,7 @@ from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.loop import Worker
 from zkcoord.zk.promise import Promise
+from zkcoord.zk.transaction import Transaction
 
 DEPTH_MAX = 64
 
@@ -73,6 +74,16 @@ class ReentrantLease(Lease):
                 hint="release a reentrant lock where it was acquired",
             )
         return self._leave_once()
+
+    def guard(self, transaction: Transaction) -> Transaction:
+        """As for every lease.
+
+        Raises:
+            LeaseLost: it was released; a writer's node may live on for its reader.
+        """
+        if self.depth == 0:
+            self.check()
+        return super().guard(transaction)
 
     def abandon(self) -> None:
         """Whoever calls."""
