@@ -46,7 +46,8 @@ from zkcoord.zk.translate import LinkDropped
 if TYPE_CHECKING:
     from typing import Any
 
-_WITHDRAW_S = 0.25  # before the deadline
+_WITHDRAW_S = 0.25  # so long before the deadline, or this share of a short one
+_WITHDRAW_SHARE = 0.25
 _AGAIN_S = (0.1, 0.3)
 _CHUNK = 256
 _MULTI_BYTES_MAX = 900_000  # a server takes 1 MB
@@ -105,8 +106,8 @@ class Arrival(Generic[LeaseT]):
     def _begin(self) -> None:
         if self._timeout is not None:
             self._timers.append(self._link.timer(self._timeout, self._expired))
-            early = max(self._timeout * 3 / 4, self._timeout - _WITHDRAW_S)
-            self._timers.append(self._link.timer(early, self._withdraw))
+            early = min(_WITHDRAW_S, self._timeout * _WITHDRAW_SHARE)
+            self._timers.append(self._link.timer(self._timeout - early, self._withdraw))
         self._link.with_epoch(self._enter, self._closed)
 
     def _decided(self) -> None:
