@@ -8,7 +8,7 @@ shows none. A holder believes that it holds until its session tells it otherwise
 
 from __future__ import annotations
 
-from lock_world import Request, Wish
+from lock_scenario import Request, Wish
 
 from zkcoord.errors import CoordinationError, NodeMissing
 from zkcoord.zk import Session

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from lock_world import Request, Wish
+from lock_scenario import Request, Wish
 
 from zkcoord.recipes import Lock
 from zkcoord.recipes.lease import Lease

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from lock_world import FAULTS, Scenario, Step, World
+from lock_scenario import Scenario
+from lock_world import FAULTS, Step, World
 
 QUIET = {"receive", "deliver", "commit", "apply"}
 

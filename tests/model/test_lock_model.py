@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from kazoo_lock import kazoo_lock
 from lock_mutants import MUTANTS, Mutant
 from lock_requests import Ours, alone, lock
+from lock_scenario import Scenario
 from lock_search import Found, explore, settled, wander
-from lock_world import Scenario
 from zk_client import ModelConnection, modelled
 
 RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1500"))

@@ -19,7 +19,8 @@ from itertools import count
 from typing import Any
 from unittest import mock
 
-from zk_ensemble import NO_NODE, SESSION_EXPIRED, Ensemble, Wire
+from zk_ensemble import SESSION_EXPIRED, Ensemble, Wire
+from zk_tree import NO_NODE
 
 import zkcoord.recipes
 from zkcoord.config import SessionConfig

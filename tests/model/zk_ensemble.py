@@ -10,16 +10,17 @@
 - Watches belong to one link, fire once, and are sent before the replies that follow.
 - A session ends through the log: its ephemeral nodes are those that the leader knows of then.
 
-Sources: ``PrepRequestProcessor``, ``CommitProcessor``, ``DataTree`` and ``SessionTrackerImpl`` of
-Apache ZooKeeper 3.9.
+Sources: ``CommitProcessor``, ``WatchManager`` and ``SessionTrackerImpl`` of Apache ZooKeeper 3.9.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from zk_tree import NO_NODE, RefusedError, Tree, Txn, Znode, parent, prepare
 
 from zkcoord.zk.requests import (
     CHILDREN_CHANGED,
@@ -28,7 +29,6 @@ from zkcoord.zk.requests import (
     NODE_DELETED,
     WATCH_CHILDREN,
     WATCH_DATA,
-    Check,
     Close,
     Create,
     CreateContainer,
@@ -39,84 +39,13 @@ from zkcoord.zk.requests import (
     Multi,
     RemoveWatches,
     SetData,
-    Stat,
     Sync,
     WatchEvent,
 )
 
-NO_NODE, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -103, -110, -111
-SESSION_EXPIRED, ROLLED_BACK = -112, -2
+SESSION_EXPIRED = -112
 WRITES = (Create, CreateContainer, Delete, SetData, Multi, Sync, Close)
-EPHEMERAL, SEQUENTIAL = 1, 2
 EPOCH_ZXIDS = 1000
-
-
-@dataclass(slots=True)
-class Znode:
-    czxid: int
-    mzxid: int
-    data: bytes
-    owner: int = 0
-    version: int = 0
-    cversion: int = 0
-    container: bool = False
-
-    def stat(self, children: int = 0) -> Stat:
-        return Stat(
-            self.czxid, self.mzxid, 0, 0, self.version, self.cversion, 0, self.owner,
-            len(self.data), children, self.mzxid,
-        )  # fmt: skip
-
-
-class Txn(NamedTuple):
-    """One entry of the log. `deltas` is empty for a request that failed."""
-
-    zxid: int
-    session: int
-    xid: int
-    deltas: tuple[tuple[str, str, Any], ...]  # (created | deleted | set, path, what)
-    result: Any
-    code: int
-    closes: bool = False
-
-
-def parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
-
-
-def sequence_text(number: int) -> str:
-    """What Java's ``%010d`` makes of a signed 32-bit counter."""
-    signed = (number + 2**31) % 2**32 - 2**31
-    return f"{signed:010d}"
-
-
-class Tree(dict[str, Znode]):
-    """The znodes of one server, by path."""
-
-    def children(self, path: str) -> list[str]:
-        stem = path.rstrip("/") + "/"
-        return [p[len(stem) :] for p in self if p.startswith(stem) and "/" not in p[len(stem) :]]
-
-    def apply(self, txn: Txn) -> None:
-        for kind, path, what in txn.deltas:
-            if kind == "created":
-                self[path] = replace(what)
-                above = self.get(parent(path))
-                if above is not None:
-                    above.cversion += 1
-            elif kind == "deleted":
-                self.pop(path, None)
-            else:
-                node = self[path]
-                node.data, node.version, node.mzxid = what, node.version + 1, txn.zxid
-
-    def copy(self) -> Tree:
-        return Tree((path, replace(node)) for path, node in self.items())
-
-
-class _RefusedError(Exception):
-    def __init__(self, code: int) -> None:
-        self.code = code
 
 
 @dataclass(slots=True)
@@ -169,7 +98,6 @@ class Ensemble:
         self.wires: list[Wire] = []
         self._zxid = 1
         self._next_session = 1
-        self.used = set[str]()  # containers that had a child
 
     # --- links and sessions ---
 
@@ -220,8 +148,8 @@ class Ensemble:
     def reapable(self) -> list[str]:
         return [
             path
-            for path in self.used
-            if path in self.head and self.head[path].container and not self.head.children(path)
+            for path, node in self.head.items()
+            if node.container and node.cversion and not self.head.children(path)
         ]
 
     # --- requests ---
@@ -246,8 +174,8 @@ class Ensemble:
             return
         zxid = self._zxid + 1
         try:
-            deltas, result = self._prepare(session, zxid, request)
-        except _RefusedError as refusal:
+            deltas, result = prepare(self.head, session, zxid, request)
+        except RefusedError as refusal:
             self._append(session, xid, (), None, refusal.code)
         else:
             self._append(session, xid, deltas, result, 0)
@@ -260,63 +188,6 @@ class Ensemble:
         txn = Txn(self._zxid, session, xid, deltas, result, code, closes)
         self.log.append(txn)
         self.head.apply(txn)
-
-    def _prepare(self, session: int, zxid: int, request: Any) -> tuple[tuple[Any, ...], Any]:
-        if isinstance(request, Sync):
-            return (), None
-        if not isinstance(request, Multi):
-            delta, result = self._one(self.head, session, zxid, request)
-            return (() if delta is None else (delta,)), result
-        trial = self.head.copy()
-        deltas, results = [], []
-        for index, operation in enumerate(request.operations):
-            try:
-                delta, result = self._one(trial, session, zxid, operation)
-            except _RefusedError as refusal:
-                rest = len(request.operations) - index - 1
-                return (), [0] * index + [refusal.code] + [ROLLED_BACK] * rest
-            results.append(result)
-            if delta is not None:
-                deltas.append(delta)
-                trial.apply(Txn(zxid, session, 0, (delta,), None, 0))
-        return tuple(deltas), results
-
-    def _one(self, tree: Tree, session: int, zxid: int, request: Any) -> tuple[Any, Any]:
-        path = request.path
-        if isinstance(request, Create | CreateContainer):
-            return self._create(tree, session, zxid, request)
-        node = tree.get(path)
-        if node is None:
-            raise _RefusedError(NO_NODE)
-        version = request.version
-        if version not in {-1, node.version}:
-            raise _RefusedError(BAD_VERSION)
-        if isinstance(request, Delete):
-            if tree.children(path):
-                raise _RefusedError(NOT_EMPTY)
-            return ("deleted", path, None), None
-        if isinstance(request, SetData):
-            after = replace(node, data=request.data, version=node.version + 1, mzxid=zxid)
-            return ("set", path, request.data), after.stat()
-        assert isinstance(request, Check)
-        return None, None
-
-    def _create(self, tree: Tree, session: int, zxid: int, request: Any) -> tuple[Any, Any]:
-        flags = request.flags if isinstance(request, Create) else 0
-        path = request.path
-        above = tree.get(parent(path))
-        if above is None:
-            raise _RefusedError(NO_NODE)
-        if flags & SEQUENTIAL:
-            path += sequence_text(above.cversion)
-        if path in tree:
-            raise _RefusedError(NODE_EXISTS)
-        owner = session if flags & EPHEMERAL else 0
-        container = isinstance(request, CreateContainer)
-        node = Znode(zxid, zxid, request.data, owner, container=container)
-        if above.container:
-            self.used.add(parent(path))
-        return ("created", path, node), (path, node.stat())
 
     # --- what the servers do ---
 
