@@ -11,6 +11,7 @@
     │  ├─ SessionClosed   (RuntimeError) used before start, after close or in a forked child
     │  ├─ AcquireTimeout  (TimeoutError) not granted in time; names the holder
     │  ├─ LeaseLost                      a grant that is no longer ours
+    │  ├─ NotRevocable                   asked a holder to let go who does not listen
     │  ├─ NotOwner       (RuntimeError)  released by another thread or task than the holder
     │  ├─ ReentryRefused (RuntimeError)  asked again while holding: could never be granted
     │  ├─ VersionConflict                a compare-and-set lost its race
@@ -138,6 +139,10 @@ class LeaseLost(CoordinationError):
         self.name = name
         self.token = token
         self.reason = reason
+
+
+class NotRevocable(CoordinationError):
+    """The holder did not ask to hear of revocations, so nobody was asked to let go."""
 
 
 class NotOwner(CoordinationError, RuntimeError):

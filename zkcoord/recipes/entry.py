@@ -145,6 +145,11 @@ class Entry:
             exists = Exists(self.mine)
             self._link.call(exists, self._looked, epoch=self._epoch, verb="exists")
 
+    @property
+    def token(self) -> int:
+        """The token of the node that counts; 0 while it is not known."""
+        return self._tokens.get(self.mine, 0)
+
     def granted(self) -> None:
         """A lease takes the node over."""
         self._left = True

@@ -38,6 +38,7 @@ class Epoch:
         successors: paths of nodes that somebody of this session waits for, and how to tell them
             that the node has come to the front. On the loop.
         claims: paths of its named members, each with its removal when that is under way.
+        leaving: paths of its nodes that are being deleted by this session itself.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Epoch:
         self._members: dict[int, Callable[[], None]] = {}
         self.successors: dict[str, Callable[..., None]] = {}
         self.claims: dict[str, Promise[bool] | None] = {}
+        self.leaving: set[str] = set()
 
     @property
     def valid_until(self) -> float:
@@ -138,6 +140,7 @@ class Epoch:
         """An ephemeral path is gone."""
         with self._lock:
             self._bytes -= self._paths.pop(path, 0)
+            self.leaving.discard(path)
 
     def unreserve(self, room: int) -> None:
         """A reserved path was not created."""

@@ -51,6 +51,7 @@ def discard(link: Link, path: str, epoch: Epoch, done: Callable[[bool], object])
                 log.warning("%s", error)
             done(False)
 
+    epoch.leaving.add(path)
     ask()
 
 

@@ -1,0 +1,183 @@
+"""A request with one deadline: how it begins, ends, and leaves nothing behind.
+
+The promise is the point of decision: who completes it first, grant, deadline, loss or cancellation,
+wins; the others see that it is done and clean up. Everything but `begin` runs on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from zkcoord.errors import (
+    AcquireTimeout,
+    CoordinationError,
+    EnsembleUnavailable,
+    SessionClosed,
+    SessionLost,
+)
+from zkcoord.recipes.acquisition import TRY_S
+from zkcoord.recipes.contenders import read_holder
+from zkcoord.recipes.lease import Lease
+from zkcoord.zk.clock import now
+from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.link import Link
+from zkcoord.zk.loop import Timer
+from zkcoord.zk.promise import Promise
+from zkcoord.zk.translate import LinkDropped
+
+PAUSE_S = 0.2
+_LOOK_S = 0.25  # before the deadline: who holds it?
+
+LeaseT = TypeVar("LeaseT", bound=Lease)
+
+
+class Waiting(Generic[LeaseT]):
+    """One request for a lease, of whatever kind.
+
+    Args:
+        name: for messages. what: what is not granted in time, for messages.
+        timeout: seconds; None waits until granted, cancelled or the session is lost; 0 tries.
+    """
+
+    def __init__(self, link: Link, name: str, what: str, timeout: float | None) -> None:
+        self._link = link
+        self._name = name
+        self._what = what
+        self._trying = timeout == 0
+        self._timeout = TRY_S if self._trying else timeout
+        self._begun = now()
+        self._epoch: Epoch | None = None
+        self._heads: list[str] = []  # nodes, absolute, whose first living one is named in errors
+        self._holder = ""
+        self._timers: list[Timer] = []
+        self.promise: Promise[LeaseT] = Promise(link.dispatcher, undo=_undo)
+
+    def begin(self) -> Promise[LeaseT]:
+        """Begin. From any thread."""
+        self._link.check_open()
+        self.promise.on_done(self._decided)
+        if self._trying and not self._link.connected:
+            self._expired()
+            return self.promise
+        self._link.with_epoch(self._opened, self._closed)
+        # The clock starts once the flight is on its way: cleaning up relies on that order.
+        if self._timeout is not None:
+            self._timers.append(self._link.timer(self._timeout, self._expired))
+            if not self._trying:
+                look = max(self._timeout * 3 / 4, self._timeout - _LOOK_S)
+                self._timers.append(self._link.timer(look, self._look_at_holder))
+        if self.promise.done():
+            self._stop_timers()
+        return self.promise
+
+    def wanted(self) -> bool:
+        """Whether nothing is decided yet."""
+        return not self.promise.done()
+
+    def failed(self, error: CoordinationError) -> None:
+        """It cannot be had."""
+        self.promise.fail(error)
+        self._leave()
+
+    # --- what a kind of request does --------------------------------------------------------------
+
+    def _enter(self, epoch: Epoch) -> None:
+        """A session lives: ask."""
+        raise NotImplementedError
+
+    def _tidy(self) -> None:
+        """Nothing is wanted any more: take back what was asked, also when asked again."""
+        raise NotImplementedError
+
+    # --- for its use ------------------------------------------------------------------------------
+
+    def _done(self, lease: LeaseT) -> None:
+        """It is granted."""
+        if self._epoch is not None:
+            self._epoch.leave(self)
+        if not self.promise.fulfil(lease):
+            lease.leave(quiet=True)
+        self._stop_timers()
+
+    def _refuse(self) -> None:
+        """A try cannot win: say who holds it."""
+        read_holder(self._link, self._heads, self._refused)
+
+    def _trouble(self, error: CoordinationError, again: Callable[[], None]) -> None:
+        """A request failed: ask again where that may help."""
+        if isinstance(error, (SessionLost, SessionClosed)):
+            return  # the end of the session tells everybody
+        if isinstance(error, LinkDropped):
+            again()
+        elif isinstance(error, EnsembleUnavailable):
+            self._link.timer(PAUSE_S, again)
+        else:
+            self.failed(error)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _decided(self) -> None:
+        """On whatever thread decided it."""
+        if self.promise.cancelled():
+            self._link.loop.post(self._leave)
+
+    def _opened(self, epoch: Epoch) -> None:
+        if self.wanted():
+            self._epoch = epoch
+            epoch.join(self, self._session_over)
+            self._enter(epoch)
+
+    def _refused(self, holder: str) -> None:
+        self._holder = holder
+        self._expired()
+
+    def _look_at_holder(self) -> None:
+        """The deadline is near: learn who holds, for the error's text."""
+        if self.wanted() and self._heads:
+            read_holder(self._link, self._heads, self._looked)
+
+    def _looked(self, holder: str) -> None:
+        self._holder = holder
+
+    def _expired(self) -> None:
+        if not self.wanted():
+            return
+        waited = now() - self._begun
+        text = f"{self._what} not granted within {waited:.2f} s"
+        if self._trying:
+            text = f"{self._what} not to be had now"
+        if self._holder:
+            text += f", held by {self._holder}"
+        elif not self._link.connected:
+            text += f"; no link to ZooKeeper: {self._link.why_down}"
+        error = AcquireTimeout(text, name=self._name, waited=waited, holder=self._holder)
+        self.promise.fail(error)
+        self._link.loop.post(self._leave)
+
+    def _closed(self) -> None:
+        self.promise.fail(SessionClosed(f"{self._name}: the session is closed"))
+        self._stop_timers()
+
+    def _session_over(self) -> None:
+        if self._epoch is not None:
+            kind = SessionClosed if self._link.closed else SessionLost
+            self.promise.fail(kind(f"{self._name}: the session is over, {self._epoch.reason}"))
+        self._stop_timers()
+
+    def _leave(self) -> None:
+        """Leave nothing behind: no timer, no watch, no node."""
+        self._stop_timers()
+        self._link.forget_epoch(self._opened)
+        if self._epoch is not None:
+            self._epoch.leave(self)
+        self._tidy()
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+
+def _undo(lease: Lease) -> None:
+    lease.leave(quiet=True)
