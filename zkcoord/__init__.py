@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         NodeForeign,
         NodeMissing,
         NotOwner,
+        NotRevocable,
         OutcomeUnknown,
         ProducerBroken,
         PublishFailed,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from zkcoord.queue.ticket import Ticket
     from zkcoord.recipes import (
         Barrier,
+        BrokenLock,
         Count,
         Counter,
         DoubleBarrier,
@@ -98,8 +100,15 @@ if TYPE_CHECKING:
         Presence,
         RLock,
         ReadWriteLock,
+        Revocation,
         Updated,
+        break_lock,
+        break_lock_future,
+        broken_locks,
+        broken_locks_future,
         contenders,
+        revoke,
+        revoke_future,
     )
     from zkcoord.zk import Promise, Session, Transaction
 
@@ -110,6 +119,7 @@ _FRONT_DOOR = {
     "Agent": "zkcoord.queue.agent",
     "AttemptStopped": "zkcoord.errors",
     "Barrier": "zkcoord.recipes",
+    "BrokenLock": "zkcoord.recipes",
     "BrokerUnavailable": "zkcoord.errors",
     "BufferFull": "zkcoord.errors",
     "CacheFull": "zkcoord.errors",
@@ -145,6 +155,7 @@ _FRONT_DOOR = {
     "NodeForeign": "zkcoord.errors",
     "NodeMissing": "zkcoord.errors",
     "NotOwner": "zkcoord.errors",
+    "NotRevocable": "zkcoord.errors",
     "OutcomeUnknown": "zkcoord.errors",
     "Participant": "zkcoord.recipes",
     "Position": "zkcoord.recipes",
@@ -166,6 +177,7 @@ _FRONT_DOOR = {
     "ResultTimeout": "zkcoord.errors",
     "Retry": "zkcoord.errors",
     "RetryPolicy": "zkcoord.config",
+    "Revocation": "zkcoord.recipes",
     "SaslConfig": "zkcoord.config",
     "Scheduler": "zkcoord.queue.scheduler",
     "Session": "zkcoord.zk",
@@ -192,8 +204,14 @@ _FRONT_DOOR = {
     "WaitTimeout": "zkcoord.errors",
     "WriterFenced": "zkcoord.errors",
     "ZkcoordError": "zkcoord.errors",
+    "break_lock": "zkcoord.recipes",
+    "break_lock_future": "zkcoord.recipes",
+    "broken_locks": "zkcoord.recipes",
+    "broken_locks_future": "zkcoord.recipes",
     "contenders": "zkcoord.recipes",
     "digest_id": "zkcoord.access",
+    "revoke": "zkcoord.recipes",
+    "revoke_future": "zkcoord.recipes",
 }
 
 __all__ = [
@@ -203,6 +221,7 @@ __all__ = [
     "Agent",
     "AttemptStopped",
     "Barrier",
+    "BrokenLock",
     "BrokerUnavailable",
     "BufferFull",
     "CacheFull",
@@ -238,6 +257,7 @@ __all__ = [
     "NodeForeign",
     "NodeMissing",
     "NotOwner",
+    "NotRevocable",
     "OutcomeUnknown",
     "Participant",
     "Position",
@@ -259,6 +279,7 @@ __all__ = [
     "ResultTimeout",
     "Retry",
     "RetryPolicy",
+    "Revocation",
     "SaslConfig",
     "Scheduler",
     "Session",
@@ -285,8 +306,14 @@ __all__ = [
     "WaitTimeout",
     "WriterFenced",
     "ZkcoordError",
+    "break_lock",
+    "break_lock_future",
+    "broken_locks",
+    "broken_locks_future",
     "contenders",
     "digest_id",
+    "revoke",
+    "revoke_future",
 ]
 
 

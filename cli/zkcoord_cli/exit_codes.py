@@ -46,6 +46,7 @@ _BY_ERROR: dict[type[BaseException], ExitCode] = {
     errors.SessionClosed: ExitCode.LOST,
     errors.AcquireTimeout: ExitCode.TIMED_OUT,
     errors.LeaseLost: ExitCode.LOST,
+    errors.NotRevocable: ExitCode.REFUSED,
     errors.NotOwner: ExitCode.REFUSED,
     errors.ReentryRefused: ExitCode.REFUSED,
     errors.VersionConflict: ExitCode.REJECTED,

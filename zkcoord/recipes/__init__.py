@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zkcoord.recipes.barrier import Barrier
-from zkcoord.recipes.contenders import Identity, Standing, contenders, contenders_future
+from zkcoord.recipes.contenders import Identity, Standing, contenders, contenders_future, Revocation
 from zkcoord.recipes.counter import Count, Counter
 from zkcoord.recipes.double_barrier import DoubleBarrier, Participant
 from zkcoord.recipes.election import Election, Leader, Leadership, Observer
@@ -26,9 +26,12 @@ from zkcoord.recipes.resizing import Resized
 from zkcoord.recipes.rlock import RLock
 from zkcoord.recipes.semaphore import PermitStanding, Semaphore, SemaphoreStanding
 from zkcoord.recipes.rwlock import ReadWriteLock, LockFace
+from zkcoord.recipes.revocation import revoke, revoke_future
+from zkcoord.recipes.breaking import break_lock, break_lock_future, BrokenLock, broken_locks, broken_locks_future
 
 __all__ = [
     "Barrier",
+    "BrokenLock",
     "Count",
     "Counter",
     "DoubleBarrier",
@@ -56,10 +59,17 @@ __all__ = [
     "RLock",
     "ReadWriteLock",
     "Resized",
+    "Revocation",
     "Semaphore",
     "SemaphoreStanding",
     "Standing",
     "Updated",
+    "break_lock",
+    "break_lock_future",
+    "broken_locks",
+    "broken_locks_future",
     "contenders",
     "contenders_future",
+    "revoke",
+    "revoke_future",
 ]

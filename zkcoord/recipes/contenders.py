@@ -76,6 +76,11 @@ def describe(name: str, data: bytes = b"", *, revocable: bool = False) -> bytes:
     return _encode(Identity(_HOST, os.getpid(), name, since, data, revocable=revocable))
 
 
+def this_process(name: str) -> str:
+    """This process in words."""
+    return str(Identity(_HOST, os.getpid(), name))
+
+
 def amended(value: bytes, **changes: object) -> bytes:
     """The value with other fields.
 
@@ -164,7 +169,7 @@ def contenders_future(
 
     reading = FolderReading(link, folder, pick, timeout, "contenders")
     return reading.promise.then(
-        lambda found: [_standing(index, *item) for index, item in enumerate(found)]
+        lambda found: [standing(index, *item) for index, item in enumerate(found)]
     )
 
 
@@ -246,7 +251,8 @@ class FolderReading:
         self.promise.fail(late(self._link, what, self._timeout, harmless=True))
 
 
-def _standing(position: int, node: str, data: bytes, stat: Stat) -> Standing:
+def standing(position: int, node: str, data: bytes, stat: Stat) -> Standing:
+    """What a node's name, value and Stat say of its contender."""
     contender, identity = parse(node), read_identity(data)
     kind = contender.kind if contender is not None else ""
     return Standing(

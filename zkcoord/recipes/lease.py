@@ -84,6 +84,16 @@ class Lease:
             return 0.0
         return max(0.0, self._epoch.valid_until - now())
 
+    @property
+    def held(self) -> bool:
+        """Whether it is ours: neither released nor lost."""
+        return not self._reason and not self._over()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether its node is still held by somebody."""
+        return self.held
+
     def check(self) -> None:
         """Return quietly while it is ours.
 

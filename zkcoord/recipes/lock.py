@@ -13,6 +13,7 @@ from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.position import OnPosition
+from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_name, check_path, join
@@ -68,7 +69,11 @@ class Lock:
         self._folder = session.link.absolute(join(check_path(root), name))
 
     def acquire(
-        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Lease:
         """Wait for the lock.
 
@@ -80,6 +85,10 @@ class Lock:
                 when the place in the queue is learned and when it or the holder changes. It costs
                 one watch and at most one listing a second for each lock and session, however many
                 ask; without it a waiter does not know its place and costs nothing.
+            on_revoke: called with a :class:`Revocation` on the dispatcher when somebody asks the
+                holder to let go, see :func:`revoke`. The holder then watches its own node, which
+                is one read after the grant that nobody waits for, and learns at once when it is
+                removed (`lost` is set, with the reason ``removed``).
 
         Returns:
             The lease, which must be released.
@@ -97,23 +106,34 @@ class Lock:
         refuse_in_event_loop(
             "lock.acquire()", "async with lock.hold(), or await lock.acquire_future()"
         )
-        return self.acquire_future(timeout, on_position=on_position).wait()
+        asked = self.acquire_future(timeout, on_position=on_position, on_revoke=on_revoke)
+        return asked.wait()
 
     def acquire_future(
-        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Promise[Lease]:
         """The same, to be awaited or composed. Cancelling it gives up the request."""
-        return self._request(timeout, on_position, self._grant)
+        return self._request(timeout, self._grant, on_position=on_position, on_revoke=on_revoke)
 
     def hold(
-        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Hold[Lease]:
         """Acquire on entering ``with`` or ``async with``, release on leaving.
 
         Leaving raises LeaseLost when the lease was lost inside, unless another error is on its way.
         Inside an event loop only ``async with`` will do; ``with`` raises RuntimeError there.
         """
-        return Hold(lambda: self.acquire_future(timeout, on_position=on_position))
+        return Hold(
+            lambda: self.acquire_future(timeout, on_position=on_position, on_revoke=on_revoke)
+        )
 
     if not TYPE_CHECKING:  # so that type checkers refuse it too
 
@@ -132,13 +152,17 @@ class Lock:
     def _request(
         self,
         timeout: float | None,
-        on_position: OnPosition | None,
         make: Callable[[Epoch, str, int], Lease],
+        *,
+        on_position: OnPosition | None,
+        on_revoke: OnRevoke | None,
     ) -> Promise[Lease]:
         if timeout is not None:
             check_timeout(timeout)
-        line = Line(self._folder, self._what, describe(self._label), layout=self._layout)
         link = self.session.link
+        said = describe(self._label, revocable=on_revoke is not None)
+        line = Line(self._folder, self._what, said, layout=self._layout)
+        make = listening(link, make, on_revoke)
         return Acquisition(link, line, timeout, make, on_position=on_position).begin()
 
     def _grant(self, epoch: Epoch, path: str, token: int) -> Lease:

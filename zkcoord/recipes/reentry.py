@@ -62,6 +62,16 @@ class ReentrantLease(Lease):
         self.depth = 1
         self._tenure = tenure
 
+    @property
+    def in_use(self) -> bool:
+        """Whether the owner holds any lease on its node."""
+        return any(lease.held for lease in self._tenure.leases)
+
+    def removed(self) -> None:
+        """Their node was found to be gone. On the loop."""
+        for lease in self._tenure.leases:
+            super(ReentrantLease, lease).removed()
+
     def release_future(self) -> Promise[bool]:
         """As for every lease, once for each time it was acquired.
 
@@ -126,6 +136,11 @@ class Tenure:
         self.exclusive: ReentrantLease | None = None
         self.shared: ReentrantLease | None = None
         self.beside: Callable[[], ReentrantLease] | None = None
+
+    @property
+    def leases(self) -> list[ReentrantLease]:
+        """Those it has."""
+        return [lease for lease in (self.exclusive, self.shared) if lease is not None]
 
     def again(self, *, shared: bool) -> ReentrantLease:
         """One more hold. Under the tenures' lock."""

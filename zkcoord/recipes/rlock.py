@@ -7,6 +7,7 @@ from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.lock import LayoutName, Lock
 from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.reentry import DEPTH_MAX, ReentrantLease, Tenure, Tenures
+from zkcoord.recipes.revocation import OnRevoke
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session
@@ -64,7 +65,11 @@ class RLock(Lock):
         return mine.exclusive.depth if mine is not None and mine.exclusive is not None else 0
 
     def acquire_future(
-        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Promise[Lease]:
         """As :meth:`Lock.acquire`, to be awaited; the owner is whoever calls this.
 
@@ -81,6 +86,6 @@ class RLock(Lock):
                 tenure.exclusive = lease
                 return lease
 
-            return self._request(timeout, on_position, make)
+            return self._request(timeout, make, on_position=on_position, on_revoke=on_revoke)
 
         return self._tenures.ask(start, self.session.link.dispatcher)

@@ -36,6 +36,7 @@ from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.reentry import DEPTH_MAX, ReentrantLease, Tenure, Tenures
+from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link, log
@@ -115,7 +116,12 @@ class ReadWriteLock:
         self.write = LockFace(self, shared=False)
 
     def _ask(
-        self, timeout: float | None, on_position: OnPosition | None, *, shared: bool
+        self,
+        timeout: float | None,
+        on_position: OnPosition | None,
+        on_revoke: OnRevoke | None,
+        *,
+        shared: bool,
     ) -> Promise[Lease]:
         if timeout is not None:
             check_timeout(timeout)
@@ -125,11 +131,12 @@ class ReadWriteLock:
             line = Line(
                 self._folder,
                 self._what,
-                describe(self._label),
+                describe(self._label, revocable=on_revoke is not None),
                 ordering.SHARED if shared else ordering.EXCLUSIVE,
                 _is_writer if shared else _anybody,
             )
-            make = partial(self._read_lease if shared else self._write_lease, tenure)
+            made = partial(self._read_lease if shared else self._write_lease, tenure)
+            make = listening(link, made, on_revoke)
             return Acquisition[Lease](link, line, timeout, make, on_position=on_position).begin()
 
         return self._tenures.ask(start, link.dispatcher, shared=shared)
@@ -179,7 +186,11 @@ class LockFace:
         return self._lock._depth(shared=self._shared)  # noqa: SLF001
 
     def acquire(
-        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Lease:
         """Wait for it, with the arguments and errors of :meth:`Lock.acquire`.
 
@@ -191,22 +202,35 @@ class LockFace:
         refuse_in_event_loop(
             "acquire()", "async with lock.read.hold(), or await lock.read.acquire_future()"
         )
-        return self.acquire_future(timeout, on_position=on_position).wait()
+        asked = self.acquire_future(timeout, on_position=on_position, on_revoke=on_revoke)
+        return asked.wait()
 
     def acquire_future(
-        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Promise[Lease]:
         """The same, to be awaited or composed. Cancelling it gives up the request."""
-        return self._lock._ask(timeout, on_position, shared=self._shared)  # noqa: SLF001
+        return self._lock._ask(  # noqa: SLF001
+            timeout, on_position, on_revoke, shared=self._shared
+        )
 
     def hold(
-        self, timeout: float | None = None, *, on_position: OnPosition | None = None
+        self,
+        timeout: float | None = None,
+        *,
+        on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Hold[Lease]:
         """Acquire on entering ``with`` or ``async with``, release on leaving.
 
         Leaving raises LeaseLost when the lease was lost inside, unless another error is on its way.
         """
-        return Hold(lambda: self.acquire_future(timeout, on_position=on_position))
+        return Hold(
+            lambda: self.acquire_future(timeout, on_position=on_position, on_revoke=on_revoke)
+        )
 
 
 class _Node:
