@@ -36,9 +36,10 @@ class KazooLock:
         self._assured = False
         self._create_tried = False
         self._node = ""
-        self._releasing = False
+        self.what = ("gpu",)
         self.granted = False
-        self.token = 0
+        self.token = 0  # it does not have any
+        self.finished = False
         self.failed = False
         self._acquire()
 
@@ -47,16 +48,16 @@ class KazooLock:
 
     def believed(self) -> bool:
         epoch = self._link.epoch
-        return self.granted and not self._releasing and epoch is not None and not epoch.over()
+        return self.granted and not self.finished and epoch is not None and not epoch.over()
 
     def cancel(self) -> None:
         raise NotImplementedError
 
     def release(self) -> None:
-        self._releasing = True
-        self._link.call(Delete(f"{_FOLDER}/{self._node}"), self._released)
+        self.finished = True
+        self._link.call(Delete(f"{_FOLDER}/{self._node}"), self._deleted)
 
-    def _released(self, _result: object, error: CoordinationError | None) -> None:
+    def _deleted(self, _result: object, error: CoordinationError | None) -> None:
         if isinstance(error, LinkDropped):
             self.release()
 
@@ -129,7 +130,7 @@ class KazooLock:
 def kazoo_lock() -> Wish:
     """A wish for kazoo's lock."""
 
-    def ask(session: Session) -> Request:
+    def ask(session: Session, _label: str) -> Request:
         return KazooLock(session)
 
     return Wish(ask)

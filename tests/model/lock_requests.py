@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lock_scenario import Request, Wish
 
-from zkcoord.recipes import Lock
+from zkcoord.recipes import Lock, MultiLock, ReadWriteLock
 from zkcoord.recipes.lease import Lease
 from zkcoord.zk import Session
 from zkcoord.zk.promise import Promise
@@ -17,7 +17,11 @@ from zkcoord.zk.promise import Promise
 class Ours:
     """A promise of a lease."""
 
-    def __init__(self, promise: Promise[Any]) -> None:
+    def __init__(self, promise: Promise[Any], what: Any) -> None:
+        self.what = what
+        self.token = 0
+        self.finished = False
+        self.error: BaseException | None = None
         self._promise = promise
         self._lease: Lease | None = None
         self._settled = False
@@ -25,57 +29,141 @@ class Ours:
 
     def _done(self) -> None:
         self._settled = True
-        if not self._promise.cancelled() and self._promise.exception() is None:
-            self._lease = self._promise.result()
+        if self._promise.cancelled():
+            return
+        self.error = self._promise.exception()
+        if self.error is None:
+            lease: Lease = self._promise.result()
+            self._lease, self.token = lease, lease.token
 
     @property
     def granted(self) -> bool:
         return self._lease is not None
 
-    @property
-    def token(self) -> int:
-        return self._lease.token if self._lease is not None else 0
-
-    @property
-    def error(self) -> BaseException | None:
-        promise = self._promise
-        return promise.exception() if promise.done() and not promise.cancelled() else None
-
     def settled(self) -> bool:
         return self._settled
 
     def believed(self) -> bool:
-        lease = self._lease
-        if lease is None or lease._reason:
-            return False
-        belief = lease._epoch.belief
-        ended = belief._ended
-        over = lease._over()
-        belief._ended = ended  # to look changes nothing
-        return not over
+        return self._lease is not None and is_believed(self._lease)
 
     def release(self) -> None:
         assert self._lease is not None
+        self.finished = True
         self._lease.leave(quiet=True)
 
     def cancel(self) -> None:
         self._promise.cancel()
 
 
+class Downgraded(Ours):
+    """A write lease that becomes a read lease before it is given back."""
+
+    def __init__(self, lock: ReadWriteLock, name: str) -> None:
+        self._lock = lock
+        self._reading: Lease | None = None
+        super().__init__(lock.write.acquire_future(), ("write", name))
+
+    def believed(self) -> bool:
+        if self._reading is not None:
+            return is_believed(self._reading)
+        return super().believed()
+
+    def release(self) -> None:
+        assert self._lease is not None
+        if self._reading is not None:
+            self.finished = True
+            self._reading.leave(quiet=True)
+        elif not super().believed():
+            super().release()
+        else:
+            self._reading = self._lock.read.acquire_future().result(0)
+            self.what = ("read", self.what[1])
+            self._lease.leave(quiet=True)
+
+
+def is_believed(lease: Lease) -> bool:
+    """Whether `check` would return quietly; to look changes nothing."""
+    if lease._reason:
+        return False
+    belief = lease._epoch.belief
+    ended = belief._ended
+    over = lease._over()
+    belief._ended = ended
+    return not over
+
+
+def _wish(
+    ask: Callable[[Session, str], Promise[Any]], what: Any, *, may_cancel: bool = False
+) -> Wish:
+    def begin(session: Session, label: str) -> Request:
+        return Ours(ask(session, label), what)
+
+    return Wish(begin, may_cancel)
+
+
 def lock(name: str = "gpu", *, timeout: float | None = None, may_cancel: bool = False) -> Wish:
     """A wish for a lock."""
+    return _wish(
+        lambda session, label: Lock(session, name, label=label).acquire_future(timeout),
+        (name,),
+        may_cancel=may_cancel,
+    )
 
-    def ask(session: Session) -> Request:
-        return Ours(Lock(session, name, label="m").acquire_future(timeout))
 
-    return Wish(ask, name, may_cancel)
+def locks(*names: str, timeout: float | None = None, may_cancel: bool = False) -> Wish:
+    """A wish for several locks at once."""
+    return _wish(
+        lambda session, label: MultiLock(session, names, label=label).acquire_future(timeout),
+        names,
+        may_cancel=may_cancel,
+    )
 
 
-def alone(holders: list[tuple[Any, Request]]) -> str:
+def read(name: str = "gpu", *, timeout: float | None = None, may_cancel: bool = False) -> Wish:
+    """A wish to read."""
+    return _wish(
+        lambda session, label: ReadWriteLock(session, name, label=label).read.acquire_future(
+            timeout
+        ),
+        ("read", name),
+        may_cancel=may_cancel,
+    )
+
+
+def write(name: str = "gpu", *, timeout: float | None = None, may_cancel: bool = False) -> Wish:
+    """A wish to write."""
+    return _wish(
+        lambda session, label: ReadWriteLock(session, name, label=label).write.acquire_future(
+            timeout
+        ),
+        ("write", name),
+        may_cancel=may_cancel,
+    )
+
+
+def downgrade(name: str = "gpu") -> Wish:
+    """A wish to write, and then to read on."""
+
+    def begin(session: Session, label: str) -> Request:
+        return Downgraded(ReadWriteLock(session, name, label=label), name)
+
+    return Wish(begin)
+
+
+# --- rules: what may be held at once ----------------------------------------------------------
+
+
+def alone(held: Sequence[Any]) -> str:
     """One holder for each name."""
-    names = Counter(what for what, _ in holders)
+    names = Counter(name for names in held for name in names)
     twice = [name for name, count in names.items() if count > 1]
     return f"{twice[0]} is held twice" if twice else ""
 
 
-Rule = Callable[[list[tuple[Any, Request]]], str]
+def one_writer_or_readers(held: Sequence[Any]) -> str:
+    """A writer has the name to itself."""
+    for name in {name for _, name in held}:
+        kinds = [kind for kind, of in held if of == name]
+        if "write" in kinds and len(kinds) > 1:
+            return f"{name} is held by {kinds}"
+    return ""

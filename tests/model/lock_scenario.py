@@ -10,15 +10,21 @@ from zkcoord.zk import Session
 
 
 class Request(Protocol):
-    """One wish of one client for something exclusive."""
+    """One wish of one client.
+
+    Attributes:
+        what: what it holds or will hold, for the rule: a name, a kind, a weight.
+        token: of the grant; 0 when there is none.
+        finished: whether all was given back.
+    """
+
+    what: Any
+    token: int
+    finished: bool
 
     @property
     def granted(self) -> bool:
         """Whether it has been granted."""
-
-    @property
-    def token(self) -> int:
-        """Of the grant."""
 
     def settled(self) -> bool:
         """Whether it was decided: granted or not."""
@@ -27,18 +33,21 @@ class Request(Protocol):
         """Whether its client believes now that it holds."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Give it back, or a part of it."""
 
     def cancel(self) -> None:
         """Give it up."""
 
 
 class Wish(NamedTuple):
-    """What a client will ask for. `what` tells the rules apart: a name, a kind, a weight."""
+    """What a client will ask for; `ask` takes the session, and a label for the node's value."""
 
-    ask: Callable[[Session], Request]
-    what: Any = "gpu"
+    ask: Callable[[Session, str], Request]
     may_cancel: bool = False
+
+
+Rule = Callable[[Sequence[Any]], str]
+"""Looks at what is held at once, and says what is wrong with that."""
 
 
 @dataclass(slots=True)
@@ -49,14 +58,13 @@ class Client:
     session: Session
     wishes: Sequence[Wish]
     requests: list[Request] = field(default_factory=list)
-    released: list[Request] = field(default_factory=list)
     told: list[object] = field(default_factory=list)  # everything that reached it
 
-    def held(self) -> list[Request]:
-        return [r for r in self.requests if r.granted and r not in self.released]
+    def held(self) -> list[int]:
+        return [i for i, r in enumerate(self.requests) if r.granted and not r.finished]
 
-    def waiting(self) -> list[tuple[int, Request]]:
-        return [(i, r) for i, r in enumerate(self.requests) if not r.settled()]
+    def waiting(self) -> list[int]:
+        return [i for i, r in enumerate(self.requests) if not r.settled()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +74,11 @@ class Scenario:
     Attributes:
         wishes: of each client. servers: how many; a client first joins ``number % servers``.
         faults: how many times each fault may happen. counter: sequence of the first node.
-        rule: looks at the believed holders, as (what, request), and says what is wrong.
     """
 
     wishes: tuple[tuple[Wish, ...], ...]
-    rule: Callable[[list[tuple[Any, Request]]], str]
+    rule: Rule
     servers: int = 2
     faults: tuple[tuple[str, int], ...] = (("cut", 1),)
     counter: int = 0
     folders: tuple[str, ...] = ("/locks", "/locks/gpu")
-    ordered: bool = True

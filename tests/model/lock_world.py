@@ -14,6 +14,8 @@ from lock_scenario import Client, Request, Scenario
 from zk_client import TIMEOUT_S, Clock, connection, new_session
 from zk_ensemble import Ensemble
 
+from zkcoord.recipes.contenders import read_identity
+
 Step = tuple[str, int]
 ROUNDS_MAX = 600
 FAULTS = ("cut", "expire", "silence", "lag", "elect", "reap")
@@ -30,7 +32,7 @@ class World:
         self.left = dict(scenario.faults)
         self.steps: list[Step] = []
         self.wrong: list[str] = []
-        self._grants: list[Request] = []
+        self._grants: dict[Request, Any] = {}
         self.clients = [
             Client(number, new_session(f"c{number}"), wishes)
             for number, wishes in enumerate(scenario.wishes)
@@ -81,12 +83,12 @@ class World:
         asked = len(client.requests)
         if asked < len(client.wishes):
             found.append(("ask", number))
-        found += [("release", number * 10 + client.requests.index(r)) for r in client.held()]
+        found += [("release", number * 10 + index) for index in client.held()]
         found += [
-            ("cancel", number * 10 + i)
-            for i, _ in client.waiting()
-            if client.wishes[i].may_cancel
-        ]  # fmt: skip
+            ("cancel", number * 10 + index)
+            for index in client.waiting()
+            if client.wishes[index].may_cancel
+        ]
         if self._interesting(client):
             found.append(("timer", number))
         if self._believes(client):
@@ -176,14 +178,14 @@ class World:
     def _ask(self, number: int) -> None:
         client = self.clients[number]
         self._told(client, ("ask", Clock.now))
-        client.requests.append(client.wishes[len(client.requests)].ask(client.session))
+        index = len(client.requests)
+        client.requests.append(client.wishes[index].ask(client.session, str(index)))
         self._settle(client)
 
     def _release(self, number: int) -> None:
         client = self.clients[number // 10]
         request = client.requests[number % 10]
         self._told(client, ("release", number, Clock.now))
-        client.released.append(request)
         request.release()
         self._settle(client)
 
@@ -252,18 +254,44 @@ class World:
     # --- what must hold ---
 
     def _look(self) -> None:
-        holders = []
+        held = []
         for client in self.clients:
-            for index, request in enumerate(client.requests):
+            for request in client.requests:
                 if request.granted and request not in self._grants:
-                    if self.scenario.ordered and any(g.token > request.token for g in self._grants):
-                        self.wrong.append("order: a lower token was granted later")
-                    self._grants.append(request)
+                    self._granted(request)
                 if request.granted and request.believed():
-                    holders.append((client.wishes[index].what, request))
-        verdict = self.scenario.rule(holders)
+                    held.append(request.what)
+        verdict = self.scenario.rule(held)
         if verdict:
             self.wrong.append(f"exclusion: {verdict}")
+
+    def _granted(self, request: Request) -> None:
+        """Tokens of those who exclude each other rise in the order of the grants."""
+        for earlier, what in self._grants.items():
+            if earlier.token > request.token and self.scenario.rule([what, request.what]):
+                self.wrong.append("order: a lower token was granted later")
+        self._grants[request] = request.what
+
+    def _overslept(self) -> str:
+        """All is quiet, some hold, some wait: must the first who waits really wait?"""
+        owners = {connection(client.session).session: client for client in self.clients}
+        nodes = sorted(
+            (node.czxid, node.owner, node.data)
+            for node in self.ensemble.head.values()
+            if node.owner
+        )
+        held = [r.what for c in self.clients for r in c.requests if r.granted and r.believed()]
+        for _, owner, data in nodes:
+            if owner not in owners:
+                return ""  # of a session that is gone: it has to expire first
+            identity = read_identity(data)
+            index = int(identity.name) if identity else 0
+            request = owners[owner].requests[index]
+            if not request.settled():
+                if self.scenario.rule([*held, request.what]):
+                    return ""
+                return f"liveness: {request.what} waits for nobody while {held} are held"
+        return ""
 
     # --- the end ---
 
@@ -277,6 +305,11 @@ class World:
                 return self.wrong
             steps = [s for s in self.choices() if s[0] not in {"timer", "cancel"}]
             steps += [("timer", c.number) for c in self.clients if self._due(c)]
+            if steps and all(kind == "release" for kind, _ in steps):
+                overslept = self._overslept()
+                if overslept:
+                    self.wrong.append(overslept)
+                    break
             if steps:
                 self.take(order.choice(steps) if order else steps[0])
             elif not self._end_forgotten() and not self._let_time_pass():
@@ -313,7 +346,7 @@ class World:
     def _leftovers(self) -> list[str]:
         wrong = self.wrong
         for client in self.clients:
-            for index, _ in client.waiting():
+            for index in client.waiting():
                 wrong.append(f"liveness: request {index} of client {client.number} waits for ever")
         nodes = [path for path, node in self.ensemble.head.items() if node.owner]
         if nodes:

@@ -119,7 +119,7 @@ def test_the_world_is_hostile() -> None:
 
 # --- kazoo's algorithm ------------------------------------------------------------------------
 
-KAZOO = Scenario(((kazoo_lock(),), (kazoo_lock(),)), alone, ordered=False)
+KAZOO = Scenario(((kazoo_lock(),), (kazoo_lock(),)), alone)
 
 
 def test_kazoos_lock_is_right_while_nothing_breaks() -> None:

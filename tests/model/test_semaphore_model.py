@@ -1,0 +1,195 @@
+"""The shipped semaphore on a model of ZooKeeper: random schedules with faults, and mutants.
+
+``ZKCOORD_SEMAPHORE_MODEL_RUNS=100000 pytest tests/model/test_semaphore_model.py`` explores further.
+A failure names its seed: ``wander(STORIES[name](), seed)`` repeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import lock_search
+from lock_scenario import Scenario
+from lock_search import explore, wander
+from semaphore_requests import FOLDERS, Permits, SemaphoreWorld, permits, resize
+from zk_client import modelled
+
+from zkcoord.core.permits import Limit, Step, Waiter
+from zkcoord.recipes import resizing
+from zkcoord.recipes.lookout import Lookout
+from zkcoord.recipes.permit_acquisition import PermitAcquisition
+
+RUNS = int(os.environ.get("ZKCOORD_SEMAPHORE_MODEL_RUNS", "300"))
+MUTANT_RUNS = 1500
+WRAP = 2**31 - 3
+QUIET = (("cut", 1),)
+HOSTILE = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1))
+
+
+def plain() -> Scenario:
+    one, two, fickle = permits(of=2), permits(2, of=2), permits(of=2, may_cancel=True)
+    wishes = ((one, one, one), (one, two), (fickle, one))
+    return Scenario(wishes, Permits(2), servers=3, faults=HOSTILE, counter=WRAP, folders=FOLDERS)
+
+
+def calm() -> Scenario:
+    one = permits(of=2)
+    wishes = ((one, one), (one, one), (one, one))
+    return Scenario(wishes, Permits(2), servers=3, faults=(), folders=FOLDERS)
+
+
+def weighty() -> Scenario:
+    def ask(weight: int, **how: Any) -> Any:
+        return permits(weight, of=5, **how)
+
+    wishes = ((ask(3), ask(1), ask(2, timeout=3.0)), (ask(5), ask(1)), (ask(2), ask(4)))
+    return Scenario(wishes, Permits(5), faults=QUIET, folders=FOLDERS)
+
+
+def trying() -> Scenario:
+    one, attempt = permits(of=2), permits(of=2, timeout=0)
+    wishes = ((one, attempt, one), (attempt, one), (one, attempt))
+    return Scenario(wishes, Permits(2), faults=HOSTILE, folders=())
+
+
+def resized(limit: int, wanted: int, **how: bool) -> Callable[[], Scenario]:
+    def story() -> Scenario:
+        rule = Permits(limit)
+        one, two = permits(of=limit), permits(2, of=limit)
+        wishes = ((one, two, one), (one, one), (resize(rule, wanted, **how), one))
+        return Scenario(wishes, rule, servers=3, faults=QUIET, folders=FOLDERS)
+
+    return story
+
+
+def gone_together() -> Scenario:
+    """A session that is ended takes its holder and the waiter behind it in one instant."""
+    one = permits(of=1)
+    return Scenario(
+        ((one, one), (one, one)), Permits(1), servers=2, faults=(("expire", 1),), folders=FOLDERS
+    )
+
+
+STORIES: dict[str, Callable[[], Scenario]] = {
+    "plain": plain,
+    "calm": calm,
+    "weighty": weighty,
+    "trying": trying,
+    "raised": resized(2, 4),
+    "lowered": resized(3, 2),
+    "forced": resized(4, 2, force=True),
+    "gone together": gone_together,
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def on_the_model() -> Iterator[None]:
+    with modelled(), mock.patch.object(lock_search, "World", SemaphoreWorld):
+        yield
+
+
+def wrong(name: str, seed: int) -> list[str]:
+    """What a schedule breaks."""
+    scenario = STORIES[name]()
+    world = wander(scenario, seed)
+    return list(world.wrong)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", STORIES)
+def test_long_schedules_end_well(name: str) -> None:
+    for seed in range(RUNS):
+        found = wrong(name, seed)
+        assert not found, (name, seed, found)
+
+
+def test_every_short_schedule_ends_well() -> None:
+    one = permits(of=1)
+    found = explore(Scenario(((one,), (one,)), Permits(1), folders=FOLDERS), 7)
+    assert not found.wrong, (found.wrong, found.steps)
+    assert found.states > 100
+
+
+# --- mutants ----------------------------------------------------------------------------------
+
+
+def unasked(*_: Any) -> None:
+    """Do nothing."""
+
+
+_gone, _placed = Waiter.gone, PermitAcquisition.placed
+
+
+def believing(self: Waiter, node: str, *, sure: bool = True) -> Step:
+    return _gone(self, node)
+
+
+def lone(self: PermitAcquisition, found: Any) -> None:
+    _placed(self, found._replace(behind=0))
+
+
+def unchecked(folder: str, _name: str, wanted: int, before: Limit, seen: Any) -> Any:
+    settled = before.resized(wanted).settled()
+    yield from resizing._write(folder, settled, seen.stat.version, seen.names)
+    return resizing.Resized(wanted, before.permits, 0)
+
+
+class Always:
+    """An attribute that is always true."""
+
+    def __get__(self, *_: object) -> bool:
+        return True
+
+    def __set__(self, *_: object) -> None: ...
+
+
+def always(*_: object) -> bool:
+    return True
+
+
+def permits_only(self: Limit) -> int:
+    return self.permits
+
+
+def mutant(target: Any, name: str, new: object) -> Callable[[], Any]:
+    return lambda: mock.patch.object(target, name, new)
+
+
+MUTANTS = {
+    "nobody signals": ("calm", "liveness", mutant(PermitAcquisition, "_signal", unasked)),
+    "nothing is passed on in a session": (
+        "calm", "liveness", mutant(PermitAcquisition, "_inherit", unasked)
+    ),
+    "who is granted at once never signals": (
+        "calm", "liveness", mutant(PermitAcquisition, "placed", lone)
+    ),
+    "a holder that ended with us left room": (
+        "gone together", "exclusion", mutant(Waiter, "gone", believing)
+    ),
+    "limit and listing of different times": (
+        "lowered", "", mutant(PermitAcquisition, "_at_one_instant", always)
+    ),
+    "a limit is believed unwatched": ("lowered", "exclusion", mutant(Lookout, "live", Always())),
+    "a limit is lowered unseen": ("lowered", "exclusion", mutant(resizing, "_lowering", unchecked)),
+    "the peak is forgotten": ("forced", "liveness", mutant(Limit, "reach", property(permits_only))),
+}  # fmt: skip
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_each_mutant_is_found(name: str) -> None:
+    story, harm, patch = MUTANTS[name]
+    with patch():
+        for seed in range(MUTANT_RUNS):
+            if any(text.startswith(harm) for text in wrong(story, seed)):
+                return
+    pytest.fail(f"it survived {MUTANT_RUNS} runs")
