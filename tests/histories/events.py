@@ -75,12 +75,12 @@ class Journal:
     def __init__(self, path: Path, client: str) -> None:
         self.client = client
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._lock = threading.Lock()
+        self.turn = threading.RLock()  # held over a fork, so that the child may write too
 
-    def write(self, kind: Kind, **fields: object) -> Event:
-        """Write an event of this moment."""
-        with self._lock:
-            event = Event(now(), self.client, kind, **fields)  # type: ignore[arg-type]
+    def write(self, kind: Kind, *, at: float = 0.0, **fields: object) -> Event:
+        """Write an event of this moment, or of an earlier one."""
+        with self.turn:
+            event = Event(at or now(), self.client, kind, **fields)  # type: ignore[arg-type]
             os.write(self._file, _encode(event) + b"\n")
         return event
 

@@ -1,0 +1,262 @@
+"""Locks of different make behind one face, so that one client program can use them all."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError
+
+from zkcoord.errors import EnsembleUnavailable, SessionLost, ZkcoordError
+from zkcoord.recipes import Lease, Lock
+from zkcoord.zk import Session
+
+COUNTER = "/counter-"
+
+
+class Grant(Protocol):
+    """A lock in hand."""
+
+    token: int
+    session: int
+
+    def until(self) -> float:
+        """Until when it is believed if nothing more is heard; 0 when nobody says."""
+
+    def believed(self) -> bool:
+        """Look now."""
+
+    def release(self) -> bool:
+        """Give it back; whether that is confirmed. Raises when it was lost."""
+
+
+class Client(Protocol):
+    """A session and what is done with it."""
+
+    errors: tuple[type[Exception], ...]
+    session: int
+    timeout: float
+
+    def acquire(self, limit: float | None) -> Grant: ...
+
+    def cancel(self) -> None:
+        """Give up the acquire that is under way."""
+
+    def read(self, name: str) -> int:
+        """A counter."""
+
+    def write(self, name: str, value: int, grant: Grant, *, guarded: bool) -> str:
+        """Set a counter: ``ok``, ``refused`` or ``unknown``."""
+
+    def password(self) -> bytes:
+        """Of the session."""
+
+    def ask(self) -> None:
+        """Send a request and do not wait for its answer."""
+
+    def counts(self) -> dict[str, int]:
+        """What it has that could be left behind."""
+
+    def abuse(self, word: str) -> None:
+        """From now on every change of the connection's state calls this from its callback."""
+
+    def close(self) -> None: ...
+
+
+# --- zkcoord -------------------------------------------------------------------------------------
+
+
+class OurGrant:
+    def __init__(self, client: OurClient, lease: Lease) -> None:
+        self.lease = lease
+        self.token = lease.token
+        self.session = client.session
+
+    def until(self) -> float:
+        return self.lease.valid_until
+
+    def believed(self) -> bool:
+        try:
+            self.lease.check()
+        except ZkcoordError:
+            return False
+        return True
+
+    def release(self) -> bool:
+        return self.lease.release_future().result(60)
+
+
+class OurClient:
+    errors: tuple[type[Exception], ...] = (ZkcoordError,)
+
+    def __init__(self, hosts: str, timeout: float, name: str, how: dict[str, Any]) -> None:
+        self._session = Session(hosts, timeout=timeout, name=how["client"])
+        self._session.start(30)
+        self.timeout = self._session.negotiated_timeout
+        self._what = self._recipe(name, how)
+        self._future: Any = None
+
+    def _recipe(self, name: str, how: dict[str, Any]) -> Any:
+        return Lock(self._session, name)
+
+    @property
+    def session(self) -> int:
+        return self._session.id
+
+    def acquire(self, limit: float | None) -> OurGrant:
+        self._future = self._what.acquire_future(limit)
+        return OurGrant(self, self._future.wait())
+
+    def cancel(self) -> None:
+        if self._future is not None:
+            self._future.cancel()
+
+    def read(self, name: str) -> int:
+        return int(self._session.nodes.get(COUNTER + name)[0] or b"0")
+
+    def write(self, name: str, value: int, grant: Grant, *, guarded: bool) -> str:
+        transaction = self._session.nodes.transaction()
+        if guarded:
+            assert isinstance(grant, OurGrant)
+            grant.lease.guard(transaction)
+        try:
+            transaction.set(COUNTER + name, b"%d" % value).commit(60)
+        except (EnsembleUnavailable, SessionLost):
+            return "unknown"
+        except ZkcoordError:
+            return "refused"
+        return "ok"
+
+    def password(self) -> bytes:
+        return bytes(self._session.link._client._session_passwd)
+
+    def ask(self) -> None:
+        self._session.nodes.exists_future("/")
+
+    def counts(self) -> dict[str, int]:
+        return {
+            "threads": threading.active_count(),
+            "watches": len(self._session.link.watches),
+            "bytes of ephemeral paths": self._session.ephemeral_bytes,
+        }
+
+    def abuse(self, word: str) -> None:
+        def called(_state: str) -> None:
+            if word == "acquire":
+                self._what.acquire(timeout=0.5).release()
+            else:
+                self.close()
+
+        self._session.on_state(called)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+# --- kazoo ---------------------------------------------------------------------------------------
+
+
+class KazooGrant:
+    """kazoo gives no token; the node's czxid is read for the history's sake.
+
+    It is used as its documentation says: with a listener, and no work once it is suspended.
+    """
+
+    def __init__(self, client: KazooClient, lock: Any) -> None:
+        self._client = client
+        self._lock = lock
+        self._lost = False
+        client.add_listener(self._heard)
+        self.session = client.client_id[0]
+        self.token = 0
+        with contextlib.suppress(KazooException):
+            stat = client.exists(f"{lock.path}/{lock.node}")
+            self.token = 0 if stat is None else stat.czxid
+
+    def until(self) -> float:
+        return 0.0
+
+    def _heard(self, state: str) -> None:
+        self._lost = self._lost or state != KazooState.CONNECTED
+
+    def believed(self) -> bool:
+        return self._lock.is_acquired and not self._lost
+
+    def release(self) -> bool:
+        self._client.remove_listener(self._heard)
+        return bool(self._lock.release())
+
+
+class PlainKazoo:
+    errors: tuple[type[Exception], ...] = (KazooException, OperationTimeoutError)
+
+    def __init__(self, hosts: str, timeout: float, name: str, _how: dict[str, Any]) -> None:
+        self._client = KazooClient(hosts, timeout=timeout)
+        self._client.start(30)
+        self.timeout = timeout
+        self._path = f"/locks/{name}"
+        self._lock: Any = None
+
+    @property
+    def session(self) -> int:
+        return (self._client.client_id or (0,))[0]
+
+    def acquire(self, limit: float | None) -> KazooGrant:
+        self._lock = self._client.Lock(self._path)
+        if limit == 0:
+            got = self._lock.acquire(blocking=False)
+        else:
+            got = self._lock.acquire(timeout=limit)
+        if not got:
+            raise OperationTimeoutError("not acquired")
+        return KazooGrant(self._client, self._lock)
+
+    def cancel(self) -> None:
+        if self._lock is not None:
+            self._lock.cancel()
+
+    def read(self, name: str) -> int:
+        return int(self._client.get(COUNTER + name)[0] or b"0")
+
+    def write(self, name: str, value: int, grant: Grant, *, guarded: bool) -> str:
+        try:
+            self._client.retry(self._client.set, COUNTER + name, b"%d" % value)
+        except ConnectionLoss:
+            return "unknown"
+        except KazooException:
+            return "refused"
+        return "ok"
+
+    def password(self) -> bytes:
+        return bytes(self._client.client_id[1])
+
+    def ask(self) -> None:
+        self._client.exists_async("/")
+
+    def counts(self) -> dict[str, int]:
+        watchers = (*self._client._data_watchers.values(), *self._client._child_watchers.values())
+        return {
+            "threads": threading.active_count(),
+            "listeners": len(self._client.state_listeners),
+            "watches": sum(map(len, watchers)),
+        }
+
+    def abuse(self, word: str) -> None:
+        def called(_state: str) -> None:
+            if word == "acquire":
+                lock = self._client.Lock(self._path)
+                if lock.acquire(timeout=0.5):
+                    lock.release()
+            else:
+                self.close()
+
+        self._client.add_listener(called)
+
+    def close(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+
+FLAVOURS: dict[str, Any] = {"zkcoord": OurClient, "kazoo": PlainKazoo}

@@ -1,0 +1,166 @@
+"""Stories of clients that are paused, killed, forked, or told to do foolish things: T5, T6, T11-T15."""
+
+from __future__ import annotations
+
+from kazoo.client import KazooClient
+
+from tests.chaos.stage import KAZOO, Stage
+
+
+def t5_paused_longer_than_the_timeout(stage: Stage) -> None:
+    """A holder stops between reading and writing, for longer than its session lives. Its late
+    write is refused, and the first look at its lease tells it."""
+    holder, waiter = stage.contender("holder"), stage.contender("waiter")
+    holder.asks()
+    holder.holds()
+    holder.adds()
+    waiter.asks()
+    stage.waits_in_line(2)
+    holder.reads()
+    holder.pause()
+    waiter.holds()
+    waiter.adds()
+    waiter.adds()
+    holder.resume()
+    holder.writes()
+    holder.learns_that_it_lost()
+    waiter.adds()
+
+
+def t5_paused_for_a_moment(stage: Stage) -> None:
+    """A holder stops for half of the timeout: nothing happens."""
+    holder, waiter = stage.contender("holder"), stage.contender("waiter")
+    holder.asks()
+    holder.holds()
+    waiter.asks()
+    stage.waits_in_line(2)
+    holder.pause()
+    stage.passes(stage.timeout / 2)
+    holder.resume()
+    holder.adds()
+    holder.keeps_it("it was away for half of the timeout only")
+    holder.lets_go()
+    waiter.holds()
+
+
+def t6_killed(stage: Stage) -> None:
+    """The holder, then a waiter in the middle, then the first waiter are killed: the next gets in,
+    and nobody before his turn."""
+    crew = [stage.contender(f"client-{number}") for number in range(5)]
+    for place, client in enumerate(crew, 1):
+        client.asks()
+        stage.waits_in_line(place)
+    crew[0].holds()
+    crew[2].kill()
+    stage.waits_in_line(4)
+    crew[0].kill()
+    crew[1].holds()
+    crew[1].adds()
+    crew[3].kill()
+    stage.waits_in_line(2)
+    assert not crew[4].has_it
+    crew[1].lets_go()
+    crew[4].holds()
+    crew[4].adds()
+
+
+def t11_wall_clocks_jump(stage: Stage) -> None:
+    """The wall clocks of a holder and of all servers jump by an hour, forth and back: nothing
+    happens."""
+    clock = stage.folder / "clock"
+    holder, waiter = stage.contender("holder", clock=clock), stage.contender("waiter")
+    holder.asks()
+    holder.holds()
+    waiter.asks()
+    stage.waits_in_line(2)
+    for hours in (1, -1):
+        clock.write_text(str(hours * 3600))
+        stage.passes(stage.timeout)
+        for server in stage.arena.servers:
+            stage.arena.set_clock(server, -hours * 3600)
+        stage.passes(stage.timeout)
+        holder.keeps_it(f"its wall clock was wrong by {hours} h")
+    holder.adds()
+    holder.lets_go()
+    waiter.holds()
+    waiter.adds()
+
+
+def t12_ended_by_force(stage: Stage) -> None:
+    """Somebody ends the session: the holder is told, and its new session takes nothing of the old
+    one for its own."""
+    holder, waiter = stage.contender("holder"), stage.contender("waiter")
+    holder.asks()
+    holder.holds()
+    waiter.asks()
+    stage.waits_in_line(2)
+    holder.tell("password")
+    holder.says("password ")
+    note = holder.last("note")
+    assert note is not None
+    thief = KazooClient(
+        stage.arena.hosts, client_id=(holder.session, bytes.fromhex(note.text.split()[1]))
+    )
+    thief.start(30)
+    stage.story.write("forced", session=holder.session)
+    thief.stop()
+    thief.close()
+    waiter.holds()
+    holder.learns_that_it_lost()
+    holder.asks()
+    stage.waits_in_line(2)
+    assert not holder.has_it
+    waiter.adds()
+    waiter.lets_go()
+    holder.holds()
+    holder.adds()
+
+
+def t13_callbacks_that_lock(stage: Stage) -> None:
+    """A callback about the connection asks for the lock itself, waiting. After the fault is over
+    everybody gets in all the same."""
+    client = stage.contender("client", aside=True)
+    client.asks()
+    client.holds()
+    client.lets_go()
+    client.tell("abuse", "acquire")
+    for _ in range(3):
+        client.line.cut()
+        stage.passes(0.3)
+    stage.heal()
+    client.asks()
+    client.holds()
+    client.adds()
+
+
+def t14_forked_while_holding(stage: Stage) -> None:
+    """A holder and a waiter fork. The child believes nothing, and the parents notice nothing."""
+    holder, waiter = stage.contender("holder"), stage.contender("waiter")
+    holder.asks()
+    holder.holds()
+    waiter.asks()
+    stage.waits_in_line(2)
+    holder.tell("fork")
+    waiter.tell("fork")
+    holder.says("forked") if stage.subject != KAZOO else stage.passes(1.0)
+    holder.adds()
+    holder.keeps_it("its process forked")
+    holder.lets_go()
+    waiter.holds()
+    waiter.adds()
+
+
+def t15_many_that_come_to_nothing(stage: Stage) -> None:
+    """Thousands of requests that time out or are refused at once leave nothing behind."""
+    holder, client = stage.contender("holder"), stage.contender("client")
+    holder.asks()
+    holder.holds()
+    rounds = stage.often(200 if stage.subject == KAZOO else 5000)
+    client.tell("leak", rounds)
+    client.says("leaked", within=120)
+    left = {what: count for what, count in client.rests().items() if count > 1}
+    for what, count in left.items():
+        stage.claim("C5", f"{count} {what} of client after {rounds} requests that came to nothing")
+    holder.lets_go()
+    client.asks()
+    client.holds()
