@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,8 @@ from zkcoord.core.records import Priority, Run
 from zkcoord.errors import ConfigError
 from zkcoord.queue.context import TaskContext
 from zkcoord.queue.handlers import Kind
-from zkcoord.queue.task import ContextTask, Task, result_decoder
+from zkcoord.queue.options import TaskOptions
+from zkcoord.queue.task import ContextTask, Submittable, Task, result_decoder
 
 
 @pytest.fixture
@@ -217,3 +218,26 @@ def test_a_closed_queue_says_so(queue: Queue) -> None:
     queue.close()
     with pytest.raises(RuntimeError, match="'mail' is closed"):
         queue.submit_raw("t")
+
+
+@pytest.mark.parametrize(
+    ("function", "fits", "fails"),
+    [
+        (lambda: None, [()], [(1,)]),
+        (lambda a, b=0: None, [(1,), (1, 2)], [(), (1, 2, 3)]),
+        (lambda a, *more: None, [(1,), tuple(range(50))], [()]),
+        (lambda a, /, b: None, [(1, 2)], [(1,)]),
+        (lambda *, a=1: None, [()], [(1,)]),
+        (lambda *, a: None, [], [(), (1,)]),
+        (lambda **more: None, [()], [(1,)]),
+    ],
+)
+def test_the_number_of_arguments_is_checked_at_submission(
+    function: Any, fits: list[tuple[Any, ...]], fails: list[tuple[Any, ...]]
+) -> None:
+    task = Submittable(cast("Any", None), "t", function, TaskOptions())
+    for arguments in fits:
+        assert task._order(arguments, {}).args == arguments
+    for arguments in fails:
+        with pytest.raises(TypeError, match="'t'"):
+            task._order(arguments, {})

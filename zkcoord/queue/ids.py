@@ -9,19 +9,47 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
-_SHIFTS = range(120, -1, -10)
+_TIME_SHIFTS = range(40, -1, -10)
+_RANDOM_SHIFTS = range(70, -1, -10)
 _RANDOM_BYTES = 10
+_AHEAD = 256
+
+# Drawn ahead: each question to the system lets go of the interpreter and waits to get it back.
+_drawn: deque[str] = deque()
+os.register_at_fork(after_in_child=_drawn.clear)  # or parent and child would use the same
 
 
 def new_id() -> str:
     """An id that nobody else has. Sorts after those made in earlier milliseconds."""
-    return encode(time.time_ns() // 1_000_000, int.from_bytes(os.urandom(_RANDOM_BYTES)))
+    try:
+        randomness = _drawn.pop()
+    except IndexError:
+        randomness = _draw()
+    return _time(time.time_ns() // 1_000_000) + randomness
 
 
 def encode(milliseconds: int, randomness: int) -> str:
     """The id of 48 bits of time and 80 of randomness; what exceeds these is cut off."""
-    number = (milliseconds & (2**48 - 1)) << 80 | randomness & (2**80 - 1)
-    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+    return _time(milliseconds & (2**48 - 1)) + _random(randomness & (2**80 - 1))
+
+
+def _time(milliseconds: int) -> str:
+    return "".join([_PAIRS[milliseconds >> shift & 1023] for shift in _TIME_SHIFTS])
+
+
+def _random(randomness: int) -> str:
+    return "".join([_PAIRS[randomness >> shift & 1023] for shift in _RANDOM_SHIFTS])
+
+
+def _draw() -> str:
+    """Fill the store; one of what was drawn."""
+    drawn = os.urandom(_RANDOM_BYTES * _AHEAD)
+    numbers = [
+        int.from_bytes(drawn[at : at + _RANDOM_BYTES]) for at in range(0, len(drawn), _RANDOM_BYTES)
+    ]
+    _drawn.extend(map(_random, numbers[1:]))
+    return _random(numbers[0])

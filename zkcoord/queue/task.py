@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Coroutine
 from typing import (
@@ -91,6 +92,7 @@ class Submittable(Generic[P, R]):
         self._queue = queue
         self._options = options
         self._signature = _signature_without(function, self.handler.context_parameter)
+        self._fitting = _fitting(self._signature)
         self._decode: Decode | None = None
         self.__name__ = name
         self.__doc__ = function.__doc__
@@ -156,7 +158,8 @@ class Submittable(Generic[P, R]):
         return await submitter.submit_async(order)
 
     def _order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Order:
-        if self._signature is not None:
+        # What needs no look at names is told by its number: `bind` takes longer than all the rest.
+        if self._signature is not None and (kwargs or len(args) not in self._fitting):
             try:
                 self._signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -287,6 +290,21 @@ def _handler(name: str, function: Callable[..., Any]) -> Handler:
     seen = signature.replace(parameters=[*fixed, context, *variable])
     vars(adapted)["__signature__"] = seen  # what `inspect.signature` answers with
     return Handler(name, adapted)
+
+
+def _fitting(signature: inspect.Signature | None) -> range:
+    """How many positional arguments alone fit; empty when arguments must be named."""
+    least = most = 0
+    for parameter in signature.parameters.values() if signature is not None else ():
+        required = parameter.default is parameter.empty
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            most = sys.maxsize - 1
+        elif parameter.kind is parameter.KEYWORD_ONLY and required:
+            return range(0)
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            least += required
+            most += 1
+    return range(least, most + 1)
 
 
 def _signature_without(

@@ -62,6 +62,14 @@ class Latch(Generic[T]):
         """Set the error; the first one counts."""
         self._finish(None, error)
 
+    def result(self, timeout: float | None) -> T:
+        """The value, or the error raised. Raises TimeoutError when it is not settled in time."""
+        if not self._settled:
+            return self.future().result(timeout)
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
     def future(self) -> Future[T]:
         """A future of it. Cancelling it has no effect on others: there is one for all."""
         with self._lock:
@@ -178,9 +186,9 @@ class Ticket(Generic[R]):
             check_timeout(timeout)
         if timeout != 0:
             refuse_in_event_loop("ticket.result()", "await ticket")
-        future = self._awaited()
+        outcome = self._awaited()
         try:
-            return self._value(future.result(timeout))
+            return self._value(outcome.result(timeout))
         except TimeoutError as error:
             if isinstance(error, ZkcoordError):
                 raise
@@ -219,15 +227,15 @@ class Ticket(Generic[R]):
 
     async def _await_result(self) -> R:
         # Cancelling the wait has no effect on the shared future: it counts as running.
-        return self._value(await asyncio.wrap_future(self._awaited()))
+        return self._value(await asyncio.wrap_future(self._awaited().future()))
 
-    def _awaited(self) -> Future[results.Result]:
+    def _awaited(self) -> Latch[results.Result]:
         if self._outcome is None:
             raise ResultTimeout(
                 f"task {self.id} was submitted without asking for its result",
                 hint="submit it with options(result=True)",
             )
-        return self._outcome.future()
+        return self._outcome
 
     def _too_late(self, timeout: float | None) -> ResultTimeout:
         queue = self._submitter.description.queue
