@@ -20,18 +20,22 @@ from zkcoord.recipes.membership import (
     Updated,
 )
 from zkcoord.recipes.multilock import MultiLease, MultiLock
+from zkcoord.recipes.node_cache import NodeCache
 from zkcoord.recipes.permit import PermitLease
 from zkcoord.recipes.position import Position
 from zkcoord.recipes.resizing import Resized
 from zkcoord.recipes.rlock import RLock
+from zkcoord.recipes.rwlock import LockFace, ReadWriteLock
 from zkcoord.recipes.semaphore import PermitStanding, Semaphore, SemaphoreStanding
-from zkcoord.recipes.rwlock import ReadWriteLock, LockFace
+from zkcoord.recipes.tree_cache import TreeCache
+from zkcoord.recipes.tree_diff import Cached, NodeAdded, NodeChanged, NodeRemoved
 from zkcoord.recipes.revocation import revoke, revoke_future
 from zkcoord.recipes.breaking import break_lock, break_lock_future, BrokenLock, broken_locks, broken_locks_future
 
 __all__ = [
     "Barrier",
     "BrokenLock",
+    "Cached",
     "Count",
     "Counter",
     "DoubleBarrier",
@@ -50,6 +54,10 @@ __all__ = [
     "MembershipWatch",
     "MultiLease",
     "MultiLock",
+    "NodeAdded",
+    "NodeCache",
+    "NodeChanged",
+    "NodeRemoved",
     "Observer",
     "Participant",
     "PermitLease",
@@ -63,6 +71,7 @@ __all__ = [
     "Semaphore",
     "SemaphoreStanding",
     "Standing",
+    "TreeCache",
     "Updated",
     "break_lock",
     "break_lock_future",

@@ -33,6 +33,8 @@ CONTAINER = 4
 
 WATCH_CHILDREN = 1
 WATCH_DATA = 2
+WATCH_BELOW = 5
+_PERSISTENT_RECURSIVE = 1
 
 _ANY_VERSION = -1
 _ERROR = -1
@@ -270,6 +272,26 @@ class RemoveWatches:
 
     def deserialize(self, buffer: bytes, offset: int) -> None:
         """Nothing."""
+
+
+@dataclass(slots=True)
+class AddWatch:
+    """addWatch: a persistent recursive watch, on the node and everything below it.
+
+    It stays until it is removed or the link drops. Its events are NODE_CREATED, NODE_DELETED and
+    NODE_CHANGED. Servers have it since 3.6.
+    """
+
+    path: str
+
+    opcode: ClassVar[int] = 106
+
+    def serialize(self) -> bytes:
+        """The body."""
+        return write_string(self.path) + INT.pack(_PERSISTENT_RECURSIVE)
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        """Nothing of use."""
 
 
 @dataclass(slots=True)

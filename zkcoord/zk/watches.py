@@ -1,17 +1,19 @@
-"""The local side of ZooKeeper's one-shot watches."""
+"""The local side of ZooKeeper's watches: one-shot ones, and persistent ones on whole trees."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zkcoord.errors import CoordinationError
+from zkcoord.errors import CoordinationError, EnsembleUnavailable
 from zkcoord.zk.call import Call, Reply
 from zkcoord.zk.requests import (
     CHILDREN_CHANGED,
     NODE_DELETED,
+    WATCH_BELOW,
     WATCH_CHILDREN,
     WATCH_DATA,
+    AddWatch,
     Exists,
     GetChildren,
     GetData,
@@ -37,9 +39,12 @@ class WatchTable:
         self._link = link
         self._fires: dict[tuple[int, str], dict[Fire, None]] = {}
         self._coming: dict[tuple[int, str], int] = {}
+        self._owed: set[tuple[int, str]] = set()  # taken back while another was coming
+        self._below: dict[str, dict[Fire, None]] = {}
 
     def __len__(self) -> int:
-        return sum(len(fires) for fires in self._fires.values())
+        one_shot = sum(len(fires) for fires in self._fires.values())
+        return one_shot + sum(len(fires) for fires in self._below.values())
 
     def watch(
         self,
@@ -62,6 +67,11 @@ class WatchTable:
                 del self._coming[key]
             if error is None:
                 self._fires.setdefault(key, {})[fire] = None
+            elif left or key in self._fires:
+                return
+            elif key in self._owed and not isinstance(error, EnsembleUnavailable):
+                self._link.call(RemoveWatches(request.path, kind), _ignore, verb="unwatch")
+            self._owed.discard(key)
 
         what = f"watch {self._link.relative(request.path)}"
         session = None if epoch is None else epoch.id
@@ -75,11 +85,40 @@ class WatchTable:
             return
         if not fires:
             del self._fires[key]
-            if key not in self._coming:
+            if key in self._coming:
+                self._owed.add(key)
+            else:
                 self._link.call(RemoveWatches(path, kind), _ignore, verb="unwatch")
+
+    def watch_below(self, path: str, fire: Fire, on_reply: Reply) -> None:
+        """Hear of everything that happens to a node and below it, until the link drops.
+
+        From the reply on `fire` is called for each event, and with None when the link drops: watch
+        again then.
+        """
+
+        def enter(error: CoordinationError | None) -> None:
+            if error is None:
+                self._below.setdefault(path, {})[fire] = None
+
+        what = f"watch {self._link.relative(path)} and below"
+        self._link.submit(Call(AddWatch(path), on_reply, what, watch=enter))
+
+    def forget_below(self, path: str, fire: Fire) -> None:
+        """Take such a watch back, and the server's with it when it was the last on the path."""
+        fires = self._below.get(path)
+        if fires is None or fires.pop(fire, 0) == 0 or fires:
+            return
+        del self._below[path]
+        self._link.call(RemoveWatches(path, WATCH_BELOW), _ignore, verb="unwatch")
 
     def fire(self, event: WatchEvent) -> None:
         """An event came."""
+        if self._below:
+            for path, fires in tuple(self._below.items()):
+                if event.path == path or event.path.startswith("/" if path == "/" else path + "/"):
+                    for fire in tuple(fires):
+                        fire(event)
         if event.kind != CHILDREN_CHANGED:
             self._fire((WATCH_DATA, event.path), event)
         if event.kind in {CHILDREN_CHANGED, NODE_DELETED}:
@@ -88,7 +127,8 @@ class WatchTable:
     def reset(self) -> None:
         """The link dropped."""
         fires, self._fires = self._fires, {}
-        for group in fires.values():
+        below, self._below = self._below, {}
+        for group in (*fires.values(), *below.values()):
             for fire in group:
                 fire(None)
 
