@@ -192,16 +192,18 @@ class Acquisition(Generic[LeaseT]):
 
     def placed(self, found: Place) -> None:
         """A listing shows where we stand."""
-        ahead = [c.node for c in found.ahead if self._blocks(c)]
-        self._ahead = [*ahead[:1], *ahead[1:][-1:]]  # the head, and who is next to us
         blocker = ordering.blocker(found, self._blocks)
         if blocker is None:
             self._grant()
-        elif self._trying:
+            return
+        contender, alone = blocker
+        head = next(filter(self._blocks, found.ahead))
+        self._ahead = [head.node] if alone else [head.node, contender.node]
+        if self._trying:
             self._refuse()
         else:
             self._stop_following()
-            contender, self._last_in_front = blocker
+            self._last_in_front = alone
             self._watched = self._line.path(contender.node)
             if self._epoch is not None:
                 self._epoch.successors[self._watched] = self._front_is_head

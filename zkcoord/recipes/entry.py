@@ -1,7 +1,8 @@
 """A node in a queue: getting in, exactly once, and out again.
 
 - *One flight.* create2 and getChildren are sent together: a session's requests are carried out in
-  order, so one round trip tells place and token.
+  order, so one round trip tells place and token. Where others of the session wait already, the
+  listing is shared with them: see :mod:`zkcoord.recipes.shared_queue`.
 - *Unknown outcome.* When the link drops after a create was sent, the same request is created again
   and then listed: a write is ordered after the first one, a read is not. The lowest own node
   counts, the others are deleted. Names carry session and request, so a foreign node is never
@@ -27,7 +28,8 @@ from zkcoord.errors import (
     SessionClosed,
     SessionLost,
 )
-from zkcoord.zk.call import Call
+from zkcoord.recipes.shared_queue import SharedQueue
+from zkcoord.zk.call import Call, Reply
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import join
@@ -36,6 +38,10 @@ from zkcoord.zk.translate import LinkDropped
 
 _PAUSE_S = 0.2
 _SEQUENCE_BYTES = 11
+
+
+def _nothing() -> None:
+    """Nothing flies with a listing."""
 
 
 class Line(NamedTuple):
@@ -57,7 +63,7 @@ class Line(NamedTuple):
     blocks: Callable[[Contender], bool] = lambda _: True
     layout: Layout = Layout.ZKCOORD
     load: str = ""
-    listed: Callable[[], object] = lambda: None
+    listed: Callable[[], object] = _nothing
 
     def path(self, node: str) -> str:
         """A node's absolute path."""
@@ -98,6 +104,8 @@ class Entry:
         self._uncertain = False
         self._tokens: dict[str, int] = {}
         self._left = False
+        self._queue: SharedQueue | None = None
+        self._contender: Contender | None = None
         self.mine = ""
 
     def enter(self) -> None:
@@ -110,16 +118,31 @@ class Entry:
                 self._fail(error)
                 return
             self._room = room
-        if self._link.folders.closed(self._line.folder):
+        folder = self._line.folder
+        self._queue = SharedQueue.join(self._link, self._epoch, folder, self)
+        if self._link.folders.closed(folder):
             self._link.loop.post(self._at_the_gate)
         else:
+            self._get_in()
+
+    def _get_in(self) -> None:
+        """Create, and list too unless another's listing tells as much."""
+        exclusive = self._line.kind == ordering.EXCLUSIVE
+        if self._queue is None or self._queue.must_list(self, exclusive=exclusive):
             self._fly()
+        else:
+            creating = self._creation(self._joined)
+            self._calls = [creating]
+            self._link.submit(creating)
+
+    def _creation(self, reply: Reply) -> Call:
+        create = Create(self._prefix, self._line.data, EPHEMERAL | SEQUENTIAL)
+        return self._link.prepare(create, reply, epoch=self._epoch, verb="create")
 
     def _fly(self) -> None:
-        create = Create(self._prefix, self._line.data, EPHEMERAL | SEQUENTIAL)
-        reply = self._create_replied
-        creating = self._link.prepare(create, reply, epoch=self._epoch, verb="create")
-        listing = self._listing()
+        creating = self._creation(self._create_replied)
+        request = GetChildren(self._line.folder)
+        listing = self._link.prepare(request, self._listed, epoch=self._epoch, verb="children")
         self._calls = [creating, listing]  # before they are sent: replies may come at once
         self._link.submit(creating)
         self._link.submit(listing)
@@ -127,14 +150,9 @@ class Entry:
 
     def look(self) -> None:
         """Look where it stands now."""
-        listing = self._listing()
-        self._calls = [listing]
-        self._link.submit(listing)
-        self._line.listed()
-
-    def _listing(self) -> Call:
-        request = GetChildren(self._line.folder)
-        return self._link.prepare(request, self._listed, epoch=self._epoch, verb="children")
+        if self._queue is not None:
+            self._queue.forget()
+            self._queue.look(self)
 
     def identify(self) -> None:
         """Learn the token of the node that counts."""
@@ -152,7 +170,16 @@ class Entry:
 
     def granted(self) -> None:
         """A lease takes the node over."""
+        mine = self._contender
+        if self._queue and mine and self._line.kind == ordering.EXCLUSIVE:
+            self._queue.reached(mine)
+        self._leave_queue()
+
+    def _leave_queue(self) -> None:
         self._left = True
+        if self._queue is not None:
+            self._queue.leave(self)
+            self._queue = None
 
     def leave(self) -> None:
         """Leave nothing behind. May be called again and again."""
@@ -165,7 +192,7 @@ class Entry:
         if self._uncertain:
             self._fly()
             return
-        self._left = True
+        self._leave_queue()
         if self.mine:
             self._epoch.hold(self.mine, self._room)
             self._link.discard(self.mine, self._epoch, _ignore)
@@ -192,18 +219,53 @@ class Entry:
         if self._over():
             return  # the end of the session tells everybody
         if self._refused is not None:
-            if self._uncertain or self._asker.wanted():
-                self._not_created(self._refused)
-            else:
-                self.leave()
+            self._not_created(self._refused)
         elif error is not None:
+            if self._queue is not None:
+                self._queue.not_seen(self)
             self._trouble(error, self.look)
         else:
             self._uncertain = False
-            self._place(names or [])
+            ordered = ordering.in_order(names or ())
+            if self._queue is not None:
+                self._queue.seen(self, ordered)
+            self._place(ordering.place(ordered, self._epoch.id, self._request))
+
+    def _joined(self, result: Any, error: CoordinationError | None) -> None:
+        """Created, where others of this session wait: the place is still to be learned."""
+        self._create_replied(result, error)
+        self._calls = []
+        if self._over():
+            return
+        if error is not None:
+            self._not_created(error)
+        elif not self._asker.wanted():
+            self.leave()
+        else:
+            self._epoch.hold(self.mine, self._room)
+            self._find_place()
+
+    def _find_place(self) -> None:
+        queue = self._queue
+        if queue is None:
+            return
+        place = None
+        if self._line.listed is _nothing:
+            contender = ordering.parse(self.mine.rpartition("/")[2])
+            place = None if contender is None else queue.append(contender)
+        if place is None:
+            queue.look(self)
+        else:
+            self._place(place)
 
     def _not_created(self, error: CoordinationError) -> None:
-        if isinstance(error, NodeMissing):
+        if self._queue is not None:
+            self._queue.not_seen(self)
+        if not self._uncertain and not self._asker.wanted():
+            self.leave()
+        elif isinstance(error, NodeMissing):
+            if self._queue is not None:
+                self._queue.forget()  # another folder will count anew
             self._wait_for_folder()
         else:
             self._trouble(error, self._again)
@@ -227,24 +289,52 @@ class Entry:
     def _again(self) -> None:
         if self._over() or self._calls or self._left:
             return
-        if self._asker.wanted() or self._uncertain:
+        if self._uncertain:
             self._fly()
+        elif self._asker.wanted():
+            self._get_in()
         else:
             self.leave()
 
-    def _place(self, names: list[str]) -> None:
-        found = ordering.place(ordering.in_order(names), self._epoch.id, self._request)
+    # --- what the shared queue reports ------------------------------------------------------------
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Session and request, as in the node's name."""
+        return ordering.encode_session(self._epoch.id), self._request
+
+    def listing_sent(self) -> None:
+        """A listing that will tell the place was sent."""
+        if not self._left:
+            self._line.listed()
+
+    def found(self, place: Place | None) -> None:
+        """Where the node stands."""
+        if not self._left and not self._over():
+            self._place(place)
+
+    def not_listed(self, error: CoordinationError) -> None:
+        """The listing failed."""
+        if not self._left and not self._over():
+            self._trouble(error, self.look)
+
+    # --- in the line ------------------------------------------------------------------------------
+
+    def _place(self, found: Place | None) -> None:
         if found is None:
             self._removed()
             return
+        self._contender = found.mine
         self.mine = self._line.path(found.mine.node)
         self._epoch.hold(self.mine, self._room)
         for stray in found.strays:
             self._link.discard(self._line.path(stray.node), self._epoch, _ignore)
-        if self._asker.wanted():
-            self._asker.placed(found)
-        else:
+        if not self._asker.wanted():
             self.leave()
+            return
+        self._asker.placed(found)
+        if self._queue is not None and found.position:
+            self._queue.crowded = True
 
     def _looked(self, stat: Stat | None, error: CoordinationError | None) -> None:
         if error is not None:
@@ -262,7 +352,9 @@ class Entry:
             self._epoch.free(self.mine)
         else:
             self._epoch.unreserve(self._room)
-        self._left = True
+        if self._queue is not None:
+            self._queue.forget()
+        self._leave_queue()
         name = self._line.name
         text = f"{name}: the node was removed while it waited"
         self._asker.failed(LeaseLost(text, name=name, token=0, reason="removed"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 from zkcoord.core.lease import Belief
 from zkcoord.errors import SessionFull
@@ -39,6 +40,7 @@ class Epoch:
             that the node has come to the front. On the loop.
         claims: paths of its named members, each with its removal when that is under way.
         leaving: paths of its nodes that are being deleted by this session itself.
+        queues: folders in which somebody of this session waits, and what is known of the queue.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Epoch:
         self.successors: dict[str, Callable[..., None]] = {}
         self.claims: dict[str, Promise[bool] | None] = {}
         self.leaving: set[str] = set()
+        self.queues: dict[str, Any] = {}
 
     @property
     def valid_until(self) -> float:
