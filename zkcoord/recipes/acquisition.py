@@ -39,6 +39,7 @@ from zkcoord.errors import (
 from zkcoord.recipes.contenders import read_holder, shares
 from zkcoord.recipes.entry import Entry, Line
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.lock_delay import MARK, Gate
 from zkcoord.recipes.position import OnPosition, Survey, Telling
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
@@ -69,6 +70,8 @@ class Acquisition(Generic[LeaseT]):
         timeout: seconds; None waits until granted, cancelled or the session is lost; 0 tries.
         make: builds the lease from epoch, path and token.
         on_position: told where the request stands, see :mod:`zkcoord.recipes.position`.
+        lock_delay: how long the next one is held back after an unclean end, see
+            :mod:`zkcoord.recipes.lock_delay`; 0 does without.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Acquisition(Generic[LeaseT]):
         make: Callable[[Epoch, str, int], LeaseT],
         *,
         on_position: OnPosition | None = None,
+        lock_delay: float = 0.0,
     ) -> None:
         self._link = link
         self._line = line
@@ -97,6 +101,9 @@ class Acquisition(Generic[LeaseT]):
         self._timers: list[Timer] = []
         self._telling = None if on_position is None else Telling(link, on_position)
         self._surveyed = ""
+        self._gate: Gate | None = None
+        if lock_delay:
+            self._gate = Gate(link, line.folder, lock_delay, line.name, trying=self._trying)
         self.promise: Promise[LeaseT] = Promise(link.dispatcher, undo=_undo)
 
     def begin(self) -> Promise[LeaseT]:
@@ -159,6 +166,16 @@ class Acquisition(Generic[LeaseT]):
             else:
                 self._refuse()
         elif self._epoch is not None:
+            if self._gate is not None and MARK in (names or ()):
+                self._gate.peek(self._epoch, self._marked)
+            else:
+                self._queue_up(self._epoch)
+
+    def _marked(self, free: bool) -> None:
+        """Nobody is there, but the last holder ended uncleanly: whether that is long ago."""
+        if not free:
+            self._expired()
+        elif not self.promise.done() and self._epoch is not None:
             self._queue_up(self._epoch)
 
     def _writer_read(self, result: Any, error: CoordinationError | None) -> None:
@@ -285,6 +302,9 @@ class Acquisition(Generic[LeaseT]):
         if self.promise.done():
             self._leave()
             return
+        if self._gate is not None and not self._gate.passed:
+            self._gate.open(epoch, entry.mine, token, self._gated)
+            return
         entry.granted()
         epoch.leave(self)
         self._stop_following()
@@ -296,6 +316,14 @@ class Acquisition(Generic[LeaseT]):
         if not self.promise.fulfil(lease):
             lease.abandon()
         self._stop_timers()
+
+    def _gated(self, error: CoordinationError | None) -> None:
+        if error is not None:
+            self.failed(error)
+        elif self._gate is not None and self._gate.passed:
+            self._grant()
+        else:
+            self._expired()
 
     # --- not getting it --------------------------------------------------------------------------
 
@@ -330,6 +358,8 @@ class Acquisition(Generic[LeaseT]):
             text = f"{name} is held by {self._holder}"
         elif self._holder:
             text += f", held by {self._holder}"
+        elif self._gate is not None and (self._gate.held_back or self._trying):
+            text += ", held back: its last holder did not release it"
         elif not self._link.connected:
             text += f"; no link to ZooKeeper: {self._link.why_down}"
         self.promise.fail(AcquireTimeout(text, name=name, waited=waited, holder=self._holder))
@@ -356,7 +386,7 @@ class Acquisition(Generic[LeaseT]):
         if self._watched:
             self._stop_following()
             self._unwatch()
-        if self._entry is not None:
+        if self._entry is not None and not (self._gate and self._gate.leave(self._entry)):
             self._entry.leave()
 
     def _stop_timers(self) -> None:

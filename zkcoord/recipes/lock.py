@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from zkcoord.core.layouts import Layout
@@ -12,6 +13,7 @@ from zkcoord.recipes.contenders import describe
 from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.lock_delay import check_delay, give_back
 from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.zk.blocking import refuse_in_event_loop
@@ -46,10 +48,16 @@ class Lock:
         layout: ``"kazoo"`` or ``"curator"`` to take turns with the Lock of kazoo or the
             InterProcessMutex of Apache Curator on the path ``<root>/<name>``. They do not see
             locks of the layout ``"zkcoord"``, which sees theirs.
+        lock_delay: seconds, 0 to 60, that the next one is held back when a hold of this lock ends
+            uncleanly: its session expired or was closed, or it was broken, but not released. For
+            resources that cannot check tokens. It costs one more write for each acquire. All who
+            use the lock should ask for it: others neither wait nor leave a mark. Whoever comes
+            later waits from then on, since nobody knows how long ago the loss was.
 
     Raises:
         NameRefused: the name cannot be part of a path.
-        ConfigError: there is no such layout.
+        ConfigError: there is no such layout, or the delay is out of range, or asked for in
+            another library's layout.
     """
 
     def __init__(
@@ -60,11 +68,16 @@ class Lock:
         root: str = "/locks",
         label: str = "",
         layout: Layout | LayoutName = "zkcoord",
+        lock_delay: float = 0.0,
     ) -> None:
         self.name = check_name(name, "lock name")
         self.session = session
         self._what = f"lock {name}"
         self._layout = _layout(layout)
+        self._lock_delay = check_delay(lock_delay)
+        if lock_delay and self._layout is not Layout.ZKCOORD:
+            raise ConfigError(f"lock_delay: other libraries do not know it, layout {layout!r}")
+        self._give_back = partial(give_back, session.link) if lock_delay else None
         self._label = label or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
 
@@ -163,10 +176,19 @@ class Lock:
         said = describe(self._label, revocable=on_revoke is not None)
         line = Line(self._folder, self._what, said, layout=self._layout)
         make = listening(link, make, on_revoke)
-        return Acquisition(link, line, timeout, make, on_position=on_position).begin()
+        return Acquisition(
+            link, line, timeout, make, on_position=on_position, lock_delay=self._lock_delay
+        ).begin()
 
     def _grant(self, epoch: Epoch, path: str, token: int) -> Lease:
-        return Lease(self.session.link, epoch, path=path, name=self._what, token=token)
+        return Lease(
+            self.session.link,
+            epoch,
+            path=path,
+            name=self._what,
+            token=token,
+            give_back=self._give_back,
+        )
 
 
 def _layout(name: str) -> Layout:

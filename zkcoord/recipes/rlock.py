@@ -38,7 +38,7 @@ class RLock(Lock):
     has been released; then it is a fresh request.
 
     Args:
-        session, name, root, label, layout: as for :class:`Lock`.
+        session, name, root, label, layout, lock_delay: as for :class:`Lock`.
         depth_max: how often one owner may hold it, 1 to 1000000.
 
     Raises:
@@ -53,9 +53,12 @@ class RLock(Lock):
         root: str = "/locks",
         label: str = "",
         layout: Layout | LayoutName = "zkcoord",
+        lock_delay: float = 0.0,
         depth_max: int = DEPTH_MAX,
     ) -> None:
-        super().__init__(session, name, root=root, label=label, layout=layout)
+        super().__init__(
+            session, name, root=root, label=label, layout=layout, lock_delay=lock_delay
+        )
         self._tenures = Tenures(self._what, depth_max)
 
     @property
@@ -82,7 +85,15 @@ class RLock(Lock):
         def start(tenure: Tenure) -> Promise[Lease]:
             def make(epoch: Epoch, path: str, token: int) -> Lease:
                 link = self.session.link
-                lease = ReentrantLease(tenure, link, epoch, path=path, name=self._what, token=token)
+                lease = ReentrantLease(
+                    tenure,
+                    link,
+                    epoch,
+                    path=path,
+                    name=self._what,
+                    token=token,
+                    give_back=self._give_back,
+                )
                 tenure.exclusive = lease
                 return lease
 
