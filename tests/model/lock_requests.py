@@ -8,7 +8,7 @@ from typing import Any
 
 from lock_scenario import Request, Wish
 
-from zkcoord.recipes import Lock, MultiLock, ReadWriteLock
+from zkcoord.recipes import Lock, MultiLock, ReadWriteLock, Semaphore
 from zkcoord.recipes.lease import Lease
 from zkcoord.zk import Session
 from zkcoord.zk.promise import Promise
@@ -150,6 +150,68 @@ def downgrade(name: str = "gpu") -> Wish:
     return Wish(begin)
 
 
+def permits(
+    weight: int = 1, limit: int = 2, *, timeout: float | None = None, may_cancel: bool = False
+) -> Wish:
+    """A wish for permits of a semaphore."""
+
+    def ask(session: Session, label: str) -> Promise[Any]:
+        semaphore = Semaphore(session, "gpu", permits=limit, root="/locks", label=label)
+        return semaphore.acquire_future(weight, timeout)
+
+    return _wish(ask, (weight, limit), may_cancel=may_cancel)
+
+
+class OneByOne(Ours):
+    """Several locks, one after the other in the order given: what a MultiLock saves from."""
+
+    def __init__(self, session: Session, label: str, *names: str) -> None:
+        self._session, self._label, self._names = session, label, names
+        self._got: list[Lease] = []
+        self.what: Any = ()
+        self.token = 0
+        self.finished = False
+        self.error = None
+        self._next()
+
+    def _next(self) -> None:
+        name = self._names[len(self._got)]
+        lock = Lock(self._session, name, label=self._label)
+        promise = lock.acquire_future()
+        promise.on_done(lambda: self._one(promise))
+
+    def _one(self, promise: Promise[Lease]) -> None:
+        self.error = promise.exception()
+        if self.error is None:
+            self._got.append(promise.result())
+            self.what = self._names[: len(self._got)]
+            if len(self._got) < len(self._names):
+                self._next()
+
+    @property
+    def granted(self) -> bool:
+        return len(self._got) == len(self._names)
+
+    def settled(self) -> bool:
+        return self.granted or self.error is not None
+
+    def believed(self) -> bool:
+        return self.granted and all(map(is_believed, self._got))
+
+    def release(self) -> None:
+        self.finished = True
+        for lease in self._got:
+            lease.leave(quiet=True)
+
+    def cancel(self) -> None:
+        raise NotImplementedError
+
+
+def one_by_one(*names: str) -> Wish:
+    """A wish for several locks, one after the other."""
+    return Wish(lambda session, label: OneByOne(session, label, *names))
+
+
 # --- rules: what may be held at once ----------------------------------------------------------
 
 
@@ -161,9 +223,16 @@ def alone(held: Sequence[Any]) -> str:
 
 
 def one_writer_or_readers(held: Sequence[Any]) -> str:
-    """A writer has the name to itself."""
-    for name in {name for _, name in held}:
-        kinds = [kind for kind, of in held if of == name]
+    """A writer has the name to itself; a plain lock is one."""
+    for name in {what[-1] for what in held}:
+        kinds = [what[0] if what[1:] else "write" for what in held if what[-1] == name]
         if "write" in kinds and len(kinds) > 1:
             return f"{name} is held by {kinds}"
     return ""
+
+
+def within_the_limit(held: Sequence[Any]) -> str:
+    """The weights of a semaphore's holders fit into its limit."""
+    weight = sum(weight for weight, _ in held)
+    limit = max((limit for _, limit in held), default=0)
+    return f"{weight} of {limit} permits are held" if weight > limit else ""

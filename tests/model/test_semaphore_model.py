@@ -23,7 +23,7 @@ from lock_search import explore, wander
 from semaphore_requests import FOLDERS, Permits, SemaphoreWorld, permits, resize
 from zk_client import modelled
 
-from zkcoord.core.permits import Limit, Step, Waiter
+from zkcoord.core.permits import Limit
 from zkcoord.recipes import resizing
 from zkcoord.recipes.lookout import Lookout
 from zkcoord.recipes.permit_acquisition import PermitAcquisition
@@ -71,12 +71,12 @@ def resized(limit: int, wanted: int, **how: bool) -> Callable[[], Scenario]:
     return story
 
 
-def gone_together() -> Scenario:
-    """A session that is ended takes its holder and the waiter behind it in one instant."""
-    one = permits(of=1)
-    return Scenario(
-        ((one, one), (one, one)), Permits(1), servers=2, faults=(("expire", 1),), folders=FOLDERS
-    )
+def drained() -> Scenario:
+    """Three hold, the limit falls to two by force, and another asks."""
+    rule = Permits(3)
+    one = permits(of=3)
+    wishes = ((one, one, one), (resize(rule, 2, force=True),), (one, one))
+    return Scenario(wishes, rule, faults=(), folders=FOLDERS)
 
 
 STORIES: dict[str, Callable[[], Scenario]] = {
@@ -87,7 +87,7 @@ STORIES: dict[str, Callable[[], Scenario]] = {
     "raised": resized(2, 4),
     "lowered": resized(3, 2),
     "forced": resized(4, 2, force=True),
-    "gone together": gone_together,
+    "drained": drained,
 }
 
 
@@ -99,9 +99,7 @@ def on_the_model() -> Iterator[None]:
 
 def wrong(name: str, seed: int) -> list[str]:
     """What a schedule breaks."""
-    scenario = STORIES[name]()
-    world = wander(scenario, seed)
-    return list(world.wrong)
+    return wander(STORIES[name](), seed).wrong
 
 
 @pytest.mark.timeout(3600)
@@ -126,11 +124,7 @@ def unasked(*_: Any) -> None:
     """Do nothing."""
 
 
-_gone, _placed = Waiter.gone, PermitAcquisition.placed
-
-
-def believing(self: Waiter, node: str, *, sure: bool = True) -> Step:
-    return _gone(self, node)
+_placed = PermitAcquisition.placed
 
 
 def lone(self: PermitAcquisition, found: Any) -> None:
@@ -152,16 +146,12 @@ class Always:
     def __set__(self, *_: object) -> None: ...
 
 
-def always(*_: object) -> bool:
-    return True
-
-
 def permits_only(self: Limit) -> int:
     return self.permits
 
 
 def mutant(target: Any, name: str, new: object) -> Callable[[], Any]:
-    return lambda: mock.patch.object(target, name, new)
+    return lambda: mock.patch.object(target, name, new, create=True)
 
 
 MUTANTS = {
@@ -172,15 +162,11 @@ MUTANTS = {
     "who is granted at once never signals": (
         "calm", "liveness", mutant(PermitAcquisition, "placed", lone)
     ),
-    "a holder that ended with us left room": (
-        "gone together", "exclusion", mutant(Waiter, "gone", believing)
-    ),
-    "limit and listing of different times": (
-        "lowered", "", mutant(PermitAcquisition, "_at_one_instant", always)
-    ),
     "a limit is believed unwatched": ("lowered", "exclusion", mutant(Lookout, "live", Always())),
     "a limit is lowered unseen": ("lowered", "exclusion", mutant(resizing, "_lowering", unchecked)),
-    "the peak is forgotten": ("forced", "liveness", mutant(Limit, "reach", property(permits_only))),
+    "the peak is forgotten": (
+        "drained", "liveness", mutant(Limit, "reach", property(permits_only))
+    ),
 }  # fmt: skip
 
 
