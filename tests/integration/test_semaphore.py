@@ -372,21 +372,49 @@ def test_fewer_permits_than_are_held_are_refused(session: Session, other: Sessio
 
 def test_a_forced_resize_lets_the_surplus_drain(session: Session, other: Session) -> None:
     held = [jobs(session, 3).acquire(timeout=5) for _ in range(3)]
-    assert jobs(other, 3).resize(1, force=True) == (1, 3, 3)
+    assert jobs(other, 3).resize(2, force=True) == (2, 3, 3)
     waiters = []
     for number, asking in enumerate((other, session)):
         waiters.append(jobs(asking, 3).acquire_future(timeout=20))
         until(lambda number=number: len(queue(session)) == number + 4)
     for lease in held[:2]:
+        assert not waiters[0].done()
         lease.check()
         lease.release(timeout=5)
-    session.nodes.sync()
-    assert not waiters[0].done()
-    held[2].release()
-    first = waiters[0].wait()
+    first = waiters[0].wait()  # although the node in front of it neither left nor ever waited
     assert not waiters[1].done()
-    first.release()
+    held[2].release()
     waiters[1].wait().release()
+    first.release()
+    until(lambda: nothing_left(session) and nothing_left(other))
+
+
+def test_a_limit_that_changes_between_listing_and_reading_makes_it_look_again(
+    session: Session, other: Session
+) -> None:
+    """A listing from before a resize and a limit from after it say nothing together."""
+    held = [jobs(other, 3).acquire(timeout=5) for _ in range(2)]
+    last = jobs(other, 3).acquire(timeout=5)
+    submit = session.link._connection.submit
+    kept: list[object] = []
+
+    def keep(call: object) -> None:
+        if call.what.startswith("get") and not kept:  # type: ignore[attr-defined]
+            kept.append(call)
+        else:
+            submit(call)
+
+    session.link._connection.submit = keep  # type: ignore[method-assign]
+    future = jobs(session, 3).acquire_future(timeout=20)
+    until(lambda: kept and len(queue(other)) == 4)
+    session.link._connection.submit = submit  # type: ignore[method-assign]
+    session.nodes.sync()  # the listing is answered
+    for lease in held:
+        lease.release(timeout=5)
+    assert jobs(other, 3).resize(2) == (2, 3, 2)
+    submit(kept[0])
+    future.wait().release()  # three stood in front then, and none of them was waiting
+    last.release()
     until(lambda: nothing_left(session) and nothing_left(other))
 
 

@@ -146,10 +146,6 @@ class Always:
     def __set__(self, *_: object) -> None: ...
 
 
-def permits_only(self: Limit) -> int:
-    return self.permits
-
-
 def mutant(target: Any, name: str, new: object) -> Callable[[], Any]:
     return lambda: mock.patch.object(target, name, new, create=True)
 
@@ -164,9 +160,6 @@ MUTANTS = {
     ),
     "a limit is believed unwatched": ("lowered", "exclusion", mutant(Lookout, "live", Always())),
     "a limit is lowered unseen": ("lowered", "exclusion", mutant(resizing, "_lowering", unchecked)),
-    "the peak is forgotten": (
-        "drained", "liveness", mutant(Limit, "reach", property(permits_only))
-    ),
 }  # fmt: skip
 
 

@@ -131,13 +131,17 @@ class PermitAcquisition(Waiting[PermitLease]):
             return
         if not value:
             self._declare(limit, stat)
-        elif stat.mzxid < entry.token or stat.mzxid == self._limit_zxid:
+        elif self._at_one_instant(stat, entry.token):
             self._signals = self._signals or found.behind > 0
             self._heads = [self._line.path(one.node) for one in found.ahead[:1]]
             self._take(self._waiter.placed(found.ahead, limit), sure=True)
         else:  # the limit was changed meanwhile: listing and limit may belong to different times
             self._limit_zxid = stat.mzxid
             entry.look()
+
+    def _at_one_instant(self, stat: Stat, token: int) -> bool:
+        """Whether a limit read behind a listing stood when the listing was made."""
+        return stat.mzxid < token or stat.mzxid == self._limit_zxid
 
     def _understand(self, value: bytes) -> Limit | None:
         limit = understand(self._asked.name, value, self._declared)
