@@ -15,6 +15,7 @@ FOREIGN = (Layout.KAZOO, Layout.CURATOR)
 sessions = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 requests = st.integers(min_value=0, max_value=2**58 - 1)
 counters = st.integers(min_value=0, max_value=2**33)
+near_the_wrap = st.integers(min_value=2**31 - 29, max_value=2**31 - 1)
 
 
 def digits(counter: int) -> str:
@@ -77,7 +78,7 @@ def test_only_kazoo_relies_on_its_folder() -> None:
     assert [layout.container for layout in Layout] == [True, False, True]
 
 
-@given(st.permutations(range(30)), counters)
+@given(st.permutations(range(30)), counters | near_the_wrap)
 def test_all_layouts_stand_in_one_order_across_the_wrap(shuffled: list[int], start: int) -> None:
     names = []
     for step in shuffled:
