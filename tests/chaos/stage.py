@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import random
 import tempfile
@@ -25,6 +26,8 @@ from zkcoord.local.servers import ZooKeeperServer
 TIMEOUT_S = 4.0
 SLACK_S = 6.0
 _numbers = itertools.count(1)
+_quiet = logging.getLogger("tests.chaos.kazoo")
+_quiet.setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Stage:
         self._begun = time.monotonic()
         self._healed = False
         self._finished = False
-        self._client = KazooClient(self.arena.hosts, timeout=30)
+        self._client = KazooClient(self.arena.hosts, timeout=30, logger=_quiet)
 
     def open(self) -> None:
         """Make what the actors find."""

@@ -182,6 +182,8 @@ class KazooGrant:
         self._lost = self._lost or state != KazooState.CONNECTED
 
     def believed(self) -> bool:
+        if self._lost:
+            self._client.remove_listener(self._heard)
         return self._lock.is_acquired and not self._lost
 
     def release(self) -> bool:
