@@ -23,7 +23,7 @@ from lock_search import explore, wander
 from semaphore_requests import FOLDERS, Permits, SemaphoreWorld, permits, resize
 from zk_client import modelled
 
-from zkcoord.core.permits import Limit
+from zkcoord.core.permits import Limit, write_limit
 from zkcoord.recipes import resizing
 from zkcoord.recipes.lookout import Lookout
 from zkcoord.recipes.permit_acquisition import PermitAcquisition
@@ -132,8 +132,8 @@ def lone(self: PermitAcquisition, found: Any) -> None:
 
 
 def unchecked(folder: str, _name: str, wanted: int, before: Limit, seen: Any) -> Any:
-    settled = before.resized(wanted).settled()
-    yield from resizing._write(folder, settled, seen.stat.version, seen.names)
+    settled = write_limit(before.resized(wanted).settled())
+    yield from resizing.write_kept(folder, settled, seen.stat.version, seen.names)
     return resizing.Resized(wanted, before.permits, 0)
 
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from zkcoord.recipes.barrier import Barrier
-from zkcoord.recipes.contenders import Identity, Standing, contenders, contenders_future, Revocation
+from zkcoord.recipes.breaking import (
+    BrokenLock,
+    break_lock,
+    break_lock_future,
+    broken_locks,
+    broken_locks_future,
+)
+from zkcoord.recipes.contenders import Identity, Revocation, Standing, contenders, contenders_future
 from zkcoord.recipes.counter import Count, Counter
 from zkcoord.recipes.double_barrier import DoubleBarrier, Participant
 from zkcoord.recipes.election import Election, Leader, Leadership, Observer
@@ -22,15 +29,16 @@ from zkcoord.recipes.membership import (
 from zkcoord.recipes.multilock import MultiLease, MultiLock
 from zkcoord.recipes.node_cache import NodeCache
 from zkcoord.recipes.permit import PermitLease
+from zkcoord.recipes.pool import Pool, PoolStanding, SlotStanding
 from zkcoord.recipes.position import Position
 from zkcoord.recipes.resizing import Resized
+from zkcoord.recipes.revocation import revoke, revoke_future
 from zkcoord.recipes.rlock import RLock
 from zkcoord.recipes.rwlock import LockFace, ReadWriteLock
 from zkcoord.recipes.semaphore import PermitStanding, Semaphore, SemaphoreStanding
+from zkcoord.recipes.slot import SlotLease
 from zkcoord.recipes.tree_cache import TreeCache
 from zkcoord.recipes.tree_diff import Cached, NodeAdded, NodeChanged, NodeRemoved
-from zkcoord.recipes.revocation import revoke, revoke_future
-from zkcoord.recipes.breaking import break_lock, break_lock_future, BrokenLock, broken_locks, broken_locks_future
 
 __all__ = [
     "Barrier",
@@ -62,6 +70,8 @@ __all__ = [
     "Participant",
     "PermitLease",
     "PermitStanding",
+    "Pool",
+    "PoolStanding",
     "Position",
     "Presence",
     "RLock",
@@ -70,6 +80,8 @@ __all__ = [
     "Revocation",
     "Semaphore",
     "SemaphoreStanding",
+    "SlotLease",
+    "SlotStanding",
     "Standing",
     "TreeCache",
     "Updated",

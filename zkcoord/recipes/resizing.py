@@ -19,6 +19,7 @@ folder, which the server would remove otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from zkcoord.core import ordering, permits
@@ -77,7 +78,8 @@ def resizing(folder: str, name: str, wanted: int, *, force: bool) -> Course[Resi
         try:
             if force or wanted >= before.permits:
                 limit = before.resized(wanted)
-                yield from _write(folder, limit, seen.stat.version, seen.names)
+                value = permits.write_limit(limit)
+                yield from write_kept(folder, value, seen.stat.version, seen.names)
                 return Resized(wanted, before.permits, permits.held(queue, limit.reach))
             return (yield from _lowering(folder, name, wanted, before, seen))
         except (VersionConflict, NodeExists, NodeMissing, LinkDropped, SessionLost):
@@ -98,7 +100,7 @@ def _lowering(folder: str, name: str, wanted: int, before: Limit, seen: View) ->
             raise one
     held = permits.held(ordering.in_order(names), trial.reach)
     if held <= wanted:
-        yield from _write(folder, trial.settled(), stat.version, names)
+        yield from write_kept(folder, permits.write_limit(trial.settled()), stat.version, names)
         return Resized(wanted, before.permits, held)
     yield SetData(folder, permits.write_limit(before), stat.version)
     raise LimitExceeded(
@@ -110,22 +112,30 @@ def _lowering(folder: str, name: str, wanted: int, before: Limit, seen: View) ->
     )
 
 
-def _write(folder: str, limit: Limit, version: int, names: list[str]) -> Course[None]:
-    """Write a limit that is to stay."""
-    value = SetData(folder, permits.write_limit(limit), version)
+def write_kept(folder: str, value: bytes, version: int, names: list[str]) -> Course[None]:
+    """Write a value that is to stay when nobody uses the folder; `names` are its children."""
+    writing = SetData(folder, value, version)
     if KEPT in names:
-        yield value
+        yield writing
     else:
-        yield from commit(value, Create(join(folder, KEPT), b""))
+        yield from commit(writing, Create(join(folder, KEPT), b""))
 
 
 def commit(*operations: Any) -> Course[list[Any]]:
     """All or nothing; the first reason why not is raised."""
     request: Request = Multi(operations)
     results: list[Any] = yield request
+    error = first_error(operations, results)
+    if error is not None:
+        raise error
+    return results
+
+
+def first_error(operations: Sequence[Any], results: Sequence[Any]) -> CoordinationError | None:
+    """Why a multi was not carried out; None when it was."""
     for operation, result in zip(operations, results, strict=False):
         if isinstance(result, int) and result not in _ROLLED_BACK:
-            raise from_code(result, f"{type(operation).__name__.lower()} {operation.path}")
+            return from_code(result, f"{type(operation).__name__.lower()} {operation.path}")
     if len(results) != len(operations) or any(isinstance(one, int) for one in results):
-        raise CoordinationError(f"{request.path}: a reply that cannot be read")
-    return results
+        return CoordinationError(f"{operations[0].path}: a reply that cannot be read")
+    return None
