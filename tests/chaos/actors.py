@@ -92,6 +92,7 @@ class Actor:
         self, how: dict[str, Any], line: Line | None, story: Journal, clock: Path | None = None
     ) -> None:
         self.name: str = how["client"]
+        self.how = how
         self._line = line
         self._story = story
         self._tail = Tail(Path(how["journal"]))

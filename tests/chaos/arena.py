@@ -170,11 +170,15 @@ class Arena:
                 for proxy in proxies:
                     proxy.blackhole()
 
-    def heal(self) -> None:
-        """All servers run, and reach each other."""
+    def reconnect(self) -> None:
+        """All servers reach each other again."""
         for proxies in self._between.values():
             for proxy in proxies:
                 proxy.heal()
+
+    def heal(self) -> None:
+        """All servers run, and reach each other."""
+        self.reconnect()
         for gate in self._slow:
             gate.unlink(missing_ok=True)
         for server in self.servers:

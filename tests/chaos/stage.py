@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -24,6 +25,7 @@ from tests.histories.rules import Violation, check
 from zkcoord.local.servers import ZooKeeperServer
 
 TIMEOUT_S = 4.0
+SEVERAL = 8
 SLACK_S = 6.0
 _numbers = itertools.count(1)
 _quiet = logging.getLogger("tests.chaos.kazoo")
@@ -84,6 +86,8 @@ class Stage:
         self._begun = time.monotonic()
         self._healed = False
         self._finished = False
+        self.tails: list[Tail] = []  # of journals that are not an actor's
+        self.root = "/locks"
         self._client = KazooClient(self.arena.hosts, timeout=30, logger=_quiet)
 
     def open(self) -> None:
@@ -124,6 +128,7 @@ class Stage:
             "timeout": self.timeout,
             "flavour": self.subject.flavour,
             "mutant": self.subject.mutant,
+            "several": SEVERAL,
             "guarded": self.subject.guarded,
             "seed": self.random.randrange(1 << 30),
         }
@@ -137,12 +142,18 @@ class Stage:
         """How often something is done in a story of this size."""
         return max(1, round(count * self.size))
 
+    def has_permits(self, count: int) -> None:
+        """It is about a semaphore."""
+        self.root = "/semaphores"
+        self.story.write("limit", name=self.name, value=count)
+
     def queue(self) -> list[str]:
-        """The nodes in the lock's folder."""
-        try:
-            return self._client.get_children(f"/locks/{self.name}")  # type: ignore[no-any-return]
-        except NoNodeError:
-            return []
+        """The nodes in the lock's folder, and in those of several locks."""
+        found: list[str] = []
+        for folder in (self.name, *(f"{self.name}.{number}" for number in range(SEVERAL))):
+            with contextlib.suppress(NoNodeError):
+                found += self._client.get_children(f"{self.root}/{folder}")
+        return found
 
     def waits_in_line(self, count: int) -> None:
         """Wait until so many nodes stand in the queue."""
@@ -201,7 +212,8 @@ class Stage:
         self.story.close()
 
     def history(self) -> list[Event]:
-        return merge([self._tail.update(), *(actor.events for actor in self.actors)])
+        tails = [self._tail.update(), *(tail.update() for tail in self.tails)]
+        return merge([*tails, *(actor.events for actor in self.actors)])
 
     def _finish(self) -> None:
         self._finished = True

@@ -12,13 +12,14 @@ import queue
 import random
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.programs.fenced_register import store
 from tests.chaos.programs.flavours import FLAVOURS, Client, Grant
 from tests.chaos.programs.protections import MUTANTS
-from tests.histories.events import Journal, now
+from tests.histories.events import Journal, Kind, now
 
 LOOK_S = 0.02
 TELL_S = 0.05
@@ -27,8 +28,8 @@ TELL_S = 0.05
 class Hold:
     """A grant, watched: as long as it is believed that is journalled, and its loss too."""
 
-    def __init__(self, journal: Journal, request: int, grant: Grant) -> None:
-        self.request = request
+    def __init__(self, journal: Journal, requests: list[int], grant: Grant) -> None:
+        self.requests = requests  # one for each lock that is held by the grant
         self.grant = grant
         self._journal = journal
         self._told = 0.0
@@ -45,10 +46,10 @@ class Hold:
                 if moment >= self._told + TELL_S:
                     self._told = moment
                     until = self.grant.until()
-                    self._journal.write("believe", at=moment, request=self.request, until=until)
+                    self._tell("believe", at=moment, until=until)
                 return True
             self._over = True
-            self._journal.write("lost", request=self.request)
+            self._tell("lost")
             return False
 
     def end(self) -> bool:
@@ -57,8 +58,16 @@ class Hold:
             if self._over:
                 return False
             self._over = True
-            self._journal.write("release", request=self.request)
+            self._tell("release")
             return True
+
+    def released(self) -> None:
+        """The release is confirmed."""
+        self._tell("released")
+
+    def _tell(self, kind: Kind, **fields: float) -> None:
+        for request in self.requests:
+            self._journal.write(kind, request=request, **fields)
 
 
 class Contender:
@@ -142,30 +151,50 @@ class Contender:
     def _do_acquire(self, limit: str = "") -> None:
         self._acquire(float(limit) if limit else None)
 
+    def _invoke(self, limit: float | None) -> list[int]:
+        """Write down that it asks; the numbers of its requests, one for each lock."""
+        names = [self._name]
+        mode = self._how.get("mode", "x")
+        if mode == "m":
+            chosen = self._random.sample(range(self._how["several"]), 3)
+            names, mode = [f"{self._name}.{number}" for number in chosen], "x"
+            self._client.choose(names)
+        requests = []
+        for name in names:
+            self._count += 1
+            requests.append(self._count)
+            weight = self._how.get("weight", 1)
+            shape = {"name": name, "mode": mode, "weight": weight, "until": limit or 0}
+            self._journal.write("invoke", request=self._count, **shape)
+        return requests
+
+    def _granted(self, requests: list[int], grant: Grant) -> Hold:
+        until = grant.until()
+        said = {"token": grant.token, "until": until, "session": grant.session}
+        for request in requests:
+            self._journal.write("ok", request=request, **said)
+        return Hold(self._journal, requests, grant)
+
     def _acquire(self, limit: float | None) -> Hold | None:
-        self._count += 1
-        request = self._count
-        kind = self._how.get("mode", "x")
-        weight = self._how.get("weight", 1)
-        self._journal.write(
-            *("invoke",),
-            request=request,
-            name=self._name,
-            mode=kind,
-            weight=weight,
-            until=limit or 0,
-        )
+        requests = self._invoke(limit)
         try:
             grant = self._client.acquire(limit)
         except Exception as error:
-            self._journal.write("fail", request=request, text=type(error).__name__)
+            for request in requests:
+                self._journal.write("fail", request=request, text=type(error).__name__)
             return None
-        until = grant.until()
-        self._journal.write(
-            "ok", request=request, token=grant.token, until=until, session=grant.session
-        )
-        self._hold = Hold(self._journal, request, grant)
+        self._hold = self._granted(requests, grant)
         return self._hold
+
+    def _do_crowd(self, size: str) -> None:
+        """So many requests at once; each lets go as soon as it is granted."""
+        for _ in range(int(size)):
+            self._client.queue_up(partial(self._pass_through, self._invoke(None)))
+
+    def _pass_through(self, requests: list[int], grant: Grant) -> None:
+        hold = self._granted(requests, grant)
+        hold.end()
+        grant.let_go(hold.released)
 
     def _do_release(self) -> None:
         hold, self._hold = self._hold, None
@@ -174,7 +203,7 @@ class Contender:
         if not hold.end():
             return
         if hold.grant.release():
-            self._journal.write("released", request=hold.request)
+            hold.released()
 
     def _do_read(self) -> None:
         self._value = self._client.read(self._name)
@@ -255,7 +284,7 @@ class Contender:
 
 def main() -> None:
     """Keys: client, name, journal, register, hosts, timeout, flavour, mutant, guarded, seed; for
-    other recipes than the lock mode, weight, permits."""
+    other recipes than the lock mode, weight, permits, several."""
     how = json.loads(sys.argv[1])
     if how["mutant"]:
         MUTANTS[how["mutant"]]()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError
 
 from zkcoord.errors import EnsembleUnavailable, SessionLost, ZkcoordError
-from zkcoord.recipes import Lease, Lock
+from zkcoord.recipes import Lease, Lock, MultiLock, ReadWriteLock, Semaphore
 from zkcoord.zk import Session
 
 COUNTER = "/counter-"
@@ -31,6 +32,9 @@ class Grant(Protocol):
     def release(self) -> bool:
         """Give it back; whether that is confirmed. Raises when it was lost."""
 
+    def let_go(self, confirmed: Callable[[], object]) -> None:
+        """Give it back without waiting."""
+
 
 class Client(Protocol):
     """A session and what is done with it."""
@@ -40,6 +44,12 @@ class Client(Protocol):
     timeout: float
 
     def acquire(self, limit: float | None) -> Grant: ...
+
+    def queue_up(self, granted: Callable[[Grant], object]) -> None:
+        """Acquire without a limit and without waiting; `granted` is called somewhere."""
+
+    def choose(self, choice: Sequence[str]) -> None:
+        """The locks to take from now on, all at once."""
 
     def cancel(self) -> None:
         """Give up the acquire that is under way."""
@@ -68,6 +78,17 @@ class Client(Protocol):
 # --- zkcoord -------------------------------------------------------------------------------------
 
 
+class Weighed:
+    """A semaphore, asked for so many permits."""
+
+    def __init__(self, semaphore: Semaphore, weight: int) -> None:
+        self._semaphore = semaphore
+        self._weight = weight
+
+    def acquire_future(self, limit: float | None) -> Any:
+        return self._semaphore.acquire_future(self._weight, limit)
+
+
 class OurGrant:
     def __init__(self, client: OurClient, lease: Lease) -> None:
         self.lease = lease
@@ -85,7 +106,10 @@ class OurGrant:
         return True
 
     def release(self) -> bool:
-        return self.lease.release_future().result(60)
+        return bool(self.lease.release_future().result(60))
+
+    def let_go(self, confirmed: Callable[[], object]) -> None:
+        self.lease.release_future().on_done(confirmed)
 
 
 class OurClient:
@@ -99,7 +123,18 @@ class OurClient:
         self._future: Any = None
 
     def _recipe(self, name: str, how: dict[str, Any]) -> Any:
+        """Something with `acquire_future(limit)`."""
+        mode = how.get("mode", "x")
+        if mode == "s":
+            semaphore = Semaphore(self._session, name, permits=how["permits"])
+            return Weighed(semaphore, how["weight"])
+        if mode in {"r", "w"}:
+            lock = ReadWriteLock(self._session, name)
+            return lock.read if mode == "r" else lock.write
         return Lock(self._session, name)
+
+    def choose(self, choice: Sequence[str]) -> None:
+        self._what = MultiLock(self._session, choice)
 
     @property
     def session(self) -> int:
@@ -108,6 +143,10 @@ class OurClient:
     def acquire(self, limit: float | None) -> OurGrant:
         self._future = self._what.acquire_future(limit)
         return OurGrant(self, self._future.wait())
+
+    def queue_up(self, granted: Callable[[Grant], object]) -> None:
+        future = self._what.acquire_future(None)
+        future.add_done_callback(lambda done: granted(OurGrant(self, done.result())))
 
     def cancel(self) -> None:
         if self._future is not None:
@@ -190,6 +229,10 @@ class KazooGrant:
         self._client.remove_listener(self._heard)
         return bool(self._lock.release())
 
+    def let_go(self, confirmed: Callable[[], object]) -> None:
+        self.release()
+        confirmed()
+
 
 class PlainKazoo:
     errors: tuple[type[Exception], ...] = (KazooException, OperationTimeoutError)
@@ -214,6 +257,21 @@ class PlainKazoo:
         if not got:
             raise OperationTimeoutError("not acquired")
         return KazooGrant(self._client, self._lock)
+
+    def queue_up(self, granted: Callable[[Grant], object]) -> None:
+        lock = self._client.Lock(self._path)
+
+        def wait() -> None:
+            lock.acquire()
+            granted(KazooGrant(self._client, lock))
+
+        threading.Thread(target=wait, daemon=True).start()
+        settled = threading.Event()
+        while not lock.create_tried or lock.node is None:  # in the order of their numbers
+            settled.wait(0.002)
+
+    def choose(self, choice: Sequence[str]) -> None:
+        raise NotImplementedError("kazoo has no lock of several things")
 
     def cancel(self) -> None:
         if self._lock is not None:

@@ -22,8 +22,10 @@ def t5_paused_longer_than_the_timeout(stage: Stage) -> None:
     waiter.adds()
     waiter.adds()
     holder.resume()
+    holder.learns_that_it_lost(within=5)
+    holder.tell("warm", 1)
+    holder.says("warm")  # it has a session again, a new one
     holder.writes()
-    holder.learns_that_it_lost()
     waiter.adds()
 
 
