@@ -2,63 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Self
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, TypeVar
 
-from zkcoord.core.ordering import in_order
-from zkcoord.errors import CoordinationError
-from zkcoord.recipes.acquisition import Acquisition
-from zkcoord.recipes.contenders import Identity, contenders_future, describe, read_identity
+from zkcoord.recipes.candidacy import Candidacy
+from zkcoord.recipes.contenders import contenders_future, describe
 from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
-from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.leadership import Leadership
+from zkcoord.recipes.observer import Leader, Observer, leader_of
 from zkcoord.recipes.position import OnPosition
+from zkcoord.recipes.running import Running
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
-from zkcoord.zk.follow import Follower
-from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.requests import Stat
 from zkcoord.zk.session import Session
 from zkcoord.zk.verbs import check_timeout
 
+__all__ = ["Election", "Leader", "Leadership", "Observer"]
 
-class Leader(NamedTuple):
-    """Who leads.
-
-    Attributes:
-        name: what the leader calls itself.
-        term: rises with every leader.
-        data: what it published when it campaigned.
-        host, pid: where it runs.
-        since: when it began to campaign, wall clock of its host.
-    """
-
-    name: str
-    term: int
-    data: bytes
-    host: str
-    pid: int
-    since: float
-
-
-def _leader(who: Identity | None, term: int) -> Leader:
-    if who is None:
-        return Leader("", term, b"", "", 0, 0.0)
-    return Leader(who.name, term, who.data, who.host, who.pid, who.since)
-
-
-class Leadership(Lease):
-    """A won election: a lease. Release it to resign: the next candidate leads at once.
-
-    When the session is lost the leadership is lost with it: `lost` is set before another can win.
-    """
-
-    @property
-    def term(self) -> int:
-        """The token: above the term of every leader before."""
-        return self.token
+T = TypeVar("T")
 
 
 class Election:
@@ -66,6 +31,9 @@ class Election:
 
     Two leaders never believe in themselves at the same time: a leader whose session is in doubt
     stops believing (`lost` is set, `check` raises) before another can win.
+
+    A leader may hand over to a candidate before its turn, see :meth:`Leadership.transfer`: those
+    who were in between then wait behind all others.
 
     Args:
         session: it lives and dies with this.
@@ -85,6 +53,18 @@ class Election:
         self._root = check_path(root)
         self._label = label or session.name
         self._folder = session.link.absolute(join(root, name))
+        self._lock = threading.Lock()
+        self._campaigns: set[Promise[Leadership]] = set()
+        self._leaderships: list[Leadership] = []
+
+    @property
+    def state(self) -> Literal["leading", "candidate", "idle"]:
+        """What this object is about: it leads, waits in a campaign, or neither."""
+        with self._lock:
+            self._leaderships = [one for one in self._leaderships if one.valid_for() > 0]
+            if self._leaderships:
+                return "leading"
+            return "candidate" if self._campaigns else "idle"
 
     def campaign(
         self,
@@ -122,13 +102,83 @@ class Election:
         """The same, to be awaited. Cancelling it withdraws the candidate."""
         if timeout is not None:
             check_timeout(timeout)
-        line = Line(self._folder, f"election {self.name}", describe(self._label, data))
-        link = self.session.link
-        return Acquisition(link, line, timeout, self._grant, on_position=on_position).begin()
+        value = describe(self._label, data)
+        line = Line(self._folder, f"election {self.name}", value)
+
+        def grant(epoch: Epoch, path: str, token: int) -> Leadership:
+            link, name = self.session.link, f"election {self.name}"
+            leadership = Leadership(link, epoch, path=path, name=name, token=token, value=value)
+            with self._lock:
+                self._leaderships.append(leadership)
+            return leadership
+
+        candidacy = Candidacy(self.session.link, line, timeout, grant, on_position=on_position)
+        promise = candidacy.promise
+        with self._lock:
+            self._campaigns.add(promise)
+        promise.on_done(lambda: self._ended(promise))
+        try:
+            return candidacy.begin()
+        except BaseException:
+            self._ended(promise)
+            raise
 
     def lead(self, timeout: float | None = None, data: bytes = b"") -> Hold[Leadership]:
         """Campaign on entering ``with`` or ``async with``, resign on leaving."""
         return Hold(lambda: self.campaign_future(timeout, data))
+
+    def run(
+        self,
+        fn: Callable[[Leadership], T],
+        *,
+        data: bytes = b"",
+        timeout: float | None = None,
+        terms: int = 1,
+    ) -> T:
+        """Campaign, call ``fn(leadership)`` in this thread, resign.
+
+        When the leadership is lost inside, `fn` is told by ``leadership.lost`` and by LeaseLost
+        from ``leadership.check()``; it must end then. What it returned or raised as LeaseLost is
+        not taken as the result: it campaigns again and calls it again, if there is a term left.
+
+        Args:
+            fn: what a leader does.
+            data: published while it leads.
+            timeout: seconds of waiting in all campaigns together; None for as long as it takes.
+            terms: how often it campaigns at most, 1 to 1000000. A campaign that ends with
+                SessionLost counts.
+
+        Returns:
+            What `fn` returned while it led.
+
+        Raises:
+            LeaseLost: the leadership was lost in the last term.
+            SessionLost: the session was lost in the last campaign.
+            AcquireTimeout: not elected in time.
+            ConfigError: terms or timeout out of range.
+            Exception: what `fn` raised; this candidate has resigned.
+            RuntimeError: called inside an event loop; use ``await election.run_async(...)``.
+        """
+        refuse_in_event_loop("election.run()", "await election.run_async(...)")
+        campaign = self._campaigning(data)
+        return Running[T](campaign, timeout, terms).blocking(fn)
+
+    def run_async(
+        self,
+        fn: Callable[[Leadership], Coroutine[Any, Any, T]],
+        *,
+        data: bytes = b"",
+        timeout: float | None = None,
+        terms: int = 1,
+    ) -> Coroutine[Any, Any, T]:
+        """The same in asyncio, to be awaited: `fn` runs as a task that is cancelled when the leadership is lost.
+
+        It goes on once that task has ended. Cancelling it cancels the task and resigns.
+        """
+        return Running[T](self._campaigning(data), timeout, terms).awaited(fn)
+
+    def _campaigning(self, data: bytes) -> Callable[[float | None], Promise[Leadership]]:
+        return lambda left: self.campaign_future(left, data)
 
     def leader(self, timeout: float = 10.0) -> Leader | None:
         """Who leads now, as this session's server knows it; None when nobody does."""
@@ -141,7 +191,9 @@ class Election:
             self.session, self.name, root=self._root, limit=1, timeout=timeout
         )
         return found.then(
-            lambda standing: _leader(standing[0].identity, standing[0].token) if standing else None
+            lambda standing: (
+                leader_of(standing[0].identity, standing[0].token) if standing else None
+            )
         )
 
     def observe(self, callback: Callable[[Leader | None], object]) -> Observer:
@@ -153,82 +205,7 @@ class Election:
         self.session.link.check_open()
         return Observer(self.session.link, self._folder, callback)
 
-    def _grant(self, epoch: Epoch, path: str, token: int) -> Leadership:
-        return Leadership(
-            self.session.link, epoch, path=path, name=f"election {self.name}", token=token
-        )
-
-
-class Observer:
-    """Someone who watches an election. Close it when you are done.
-
-    Attributes:
-        error: why it ended by itself, such as AccessDenied; None while it goes on.
-    """
-
-    def __init__(
-        self, link: Link, folder: str, callback: Callable[[Leader | None], object]
-    ) -> None:
-        self._link = link
-        self._folder = folder
-        self._callback = callback
-        self._closed = False
-        self._told: Leader | bool | None = False
-        self.error: CoordinationError | None = None
-        self._follower: Follower | None = None
-        link.loop.post(self._search)
-
-    def close(self) -> None:
-        """No more calls. From any thread."""
-        self._closed = True
-        self._link.loop.post(self._stop)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _stop(self) -> None:
-        if self._follower is not None:
-            self._follower.close()
-            self._follower = None
-
-    def _follow(self, follower: Follower) -> None:
-        self._stop()
-        if not self._closed:
-            self._follower = follower
-            follower.start()
-
-    def _search(self) -> None:
-        """Nobody is known to lead: follow the folder until somebody stands in front."""
-        self._follow(Follower(self._link, self._folder, self._listed, children=True))
-
-    def _listed(self, names: list[str] | None, error: CoordinationError | None) -> None:
-        if error is not None:
-            self.error = error
-            return
-        queue = in_order(names or ())
-        if not queue:
-            self._tell(None)
-            return
-        head = join(self._folder, queue[0].node)
-        self._follow(Follower(self._link, head, self._seen, children=False, missing_ends=True))
-
-    def _seen(self, result: tuple[bytes, Stat] | None, error: CoordinationError | None) -> None:
-        if error is not None:
-            self.error = error
-        elif result is None:
-            self._search()
-        else:
-            value, stat = result
-            self._tell(_leader(read_identity(value), stat.czxid))
-
-    def _tell(self, leader: Leader | None) -> None:
-        if leader != self._told:
-            self._told = leader
-            self._link.dispatcher.post(self._call, leader)
-
-    def _call(self, leader: Leader | None) -> None:
-        if not self._closed:
-            self._callback(leader)
+    def _ended(self, promise: Promise[Leadership]) -> None:
+        with self._lock:
+            self._campaigns.discard(promise)
+            self._leaderships = [one for one in self._leaderships if one.valid_for() > 0]
