@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         NodeCache,
         NodeChanged,
         NodeRemoved,
+        Observation,
         Participant,
         Position,
         Presence,
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
         broken_locks,
         broken_locks_future,
         contenders,
+        observe,
         revoke,
         revoke_future,
     )
@@ -167,6 +169,7 @@ _FRONT_DOOR = {
     "NodeRemoved": "zkcoord.recipes",
     "NotOwner": "zkcoord.errors",
     "NotRevocable": "zkcoord.errors",
+    "Observation": "zkcoord.recipes",
     "OutcomeUnknown": "zkcoord.errors",
     "Participant": "zkcoord.recipes",
     "Position": "zkcoord.recipes",
@@ -222,6 +225,7 @@ _FRONT_DOOR = {
     "broken_locks_future": "zkcoord.recipes",
     "contenders": "zkcoord.recipes",
     "digest_id": "zkcoord.access",
+    "observe": "zkcoord.recipes",
     "revoke": "zkcoord.recipes",
     "revoke_future": "zkcoord.recipes",
 }
@@ -275,6 +279,7 @@ __all__ = [
     "NodeRemoved",
     "NotOwner",
     "NotRevocable",
+    "Observation",
     "OutcomeUnknown",
     "Participant",
     "Position",
@@ -330,6 +335,7 @@ __all__ = [
     "broken_locks_future",
     "contenders",
     "digest_id",
+    "observe",
     "revoke",
     "revoke_future",
 ]

@@ -140,7 +140,12 @@ def test_all_readers_are_asked_and_no_waiter(session: Session, other: Session) -
     until(lambda: sorted(heard) == ["downgraded", "second"])
     for lease in (kept, second, silent):
         lease.release()
-    waiter.wait().release()
+    writer = waiter.wait()
+    reader = ReadWriteLock(session, "gpu").read.acquire_future(on_revoke=listen("reader"))
+    until(lambda: waiting(session) == 2)
+    assert [one.token for one in revoke(session, "gpu", "nor a reader who waits")] == [writer.token]
+    writer.release()
+    reader.wait().release()
 
 
 def test_breaking_removes_the_holder_and_writes_it_down(session: Session, other: Session) -> None:

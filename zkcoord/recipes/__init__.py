@@ -39,6 +39,7 @@ from zkcoord.recipes.semaphore import PermitStanding, Semaphore, SemaphoreStandi
 from zkcoord.recipes.slot import SlotLease
 from zkcoord.recipes.tree_cache import TreeCache
 from zkcoord.recipes.tree_diff import Cached, NodeAdded, NodeChanged, NodeRemoved
+from zkcoord.recipes.metrics import Observation, observe
 
 __all__ = [
     "Barrier",
@@ -66,6 +67,7 @@ __all__ = [
     "NodeCache",
     "NodeChanged",
     "NodeRemoved",
+    "Observation",
     "Observer",
     "Participant",
     "PermitLease",
@@ -91,6 +93,7 @@ __all__ = [
     "broken_locks_future",
     "contenders",
     "contenders_future",
+    "observe",
     "revoke",
     "revoke_future",
 ]

@@ -16,36 +16,25 @@ Internet-scale systems", USENIX ATC 2010, §2.4), with these changes:
   writer. They read its value instead of asking whether it exists: a writer that went on as a
   reader says so there, and since it held, nothing else in front blocks.
 
-Everything but `begin` runs on the loop, so nothing is locked. The promise is the point of decision:
-who completes it first, grant, deadline, loss or cancellation, wins; the others see that it is done
-and clean up.
+How a request ends is in :mod:`zkcoord.recipes.waiting`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from zkcoord.core import ordering
 from zkcoord.core.ordering import Contender, Place
-from zkcoord.errors import (
-    AcquireTimeout,
-    CoordinationError,
-    EnsembleUnavailable,
-    NodeMissing,
-    SessionClosed,
-    SessionLost,
-)
-from zkcoord.recipes.contenders import read_holder, shares
+from zkcoord.errors import CoordinationError, NodeMissing
+from zkcoord.recipes.contenders import shares
 from zkcoord.recipes.entry import Entry, Line
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.lock_delay import MARK, Gate
 from zkcoord.recipes.position import OnPosition, Survey, Telling
-from zkcoord.zk.clock import now
+from zkcoord.recipes.waiting import Waiting
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
-from zkcoord.zk.loop import Timer
-from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import (
     NODE_DELETED,
     WATCH_DATA,
@@ -54,16 +43,11 @@ from zkcoord.zk.requests import (
     GetData,
     WatchEvent,
 )
-from zkcoord.zk.translate import LinkDropped
-
-TRY_S = 1.0  # a try waits for the network, not for the holder: this long at most
-_LOOK_S = 0.25  # before the deadline: who holds it?
-_PAUSE_S = 0.2
 
 LeaseT = TypeVar("LeaseT", bound=Lease)
 
 
-class Acquisition(Generic[LeaseT]):
+class Acquisition(Waiting[LeaseT]):
     """One request for a lease.
 
     Args:
@@ -84,58 +68,32 @@ class Acquisition(Generic[LeaseT]):
         on_position: OnPosition | None = None,
         lock_delay: float = 0.0,
     ) -> None:
-        self._link = link
+        super().__init__(link, line.name, f"{line.name}:", timeout)
         self._line = line
         self._make = make
-        self._trying = timeout == 0
-        self._begun = now()
-        self._timeout = TRY_S if self._trying else timeout
-        self._epoch: Epoch | None = None
         self._entry: Entry | None = None
         self._reads = line.kind == ordering.SHARED
         self._sharing = ""
-        self._ahead: list[str] = []
+        self._in_front = 0
         self._watched = ""
         self._last_in_front = False
-        self._holder = ""
-        self._timers: list[Timer] = []
+        self._requests = 0
         self._telling = None if on_position is None else Telling(link, on_position)
         self._surveyed = ""
         self._gate: Gate | None = None
         if lock_delay:
             self._gate = Gate(link, line.folder, lock_delay, line.name, trying=self._trying)
-        self.promise: Promise[LeaseT] = Promise(link.dispatcher, undo=_undo)
-
-    def begin(self) -> Promise[LeaseT]:
-        """Queue up. From any thread."""
-        self._link.check_open()
-        self.promise.on_done(self._decided)
-        if self._trying and not self._link.connected:
-            self._expired()
-            return self.promise
-        self._link.with_epoch(self._enter, self._closed)
-        # The clock starts once the flight is on its way: cleaning up relies on that order.
-        if self._timeout is not None:
-            self._timers.append(self._link.timer(self._timeout, self._expired))
-            if not self._trying:
-                look = max(self._timeout * 3 / 4, self._timeout - _LOOK_S)
-                self._timers.append(self._link.timer(look, self._look))
-        if self.promise.done():
-            self._stop_timers()
-        return self.promise
 
     def _decided(self) -> None:
-        """On whatever thread decided it."""
         if self._telling is not None:
             self._telling.end()
-        if self.promise.cancelled():
-            self._link.loop.post(self._leave)
+        super()._decided()
+
+    def _cost(self) -> tuple[int, int]:
+        asked = self._requests + (self._entry.requests if self._entry is not None else 0)
+        return self._in_front, asked
 
     def _enter(self, epoch: Epoch) -> None:
-        if self.promise.done():
-            return
-        self._epoch = epoch
-        epoch.join(self, self._session_over)
         if self._trying:
             self._peek()
         else:
@@ -149,6 +107,7 @@ class Acquisition(Generic[LeaseT]):
 
     def _peek(self) -> None:
         listing = GetChildren(self._line.folder)
+        self._requests += 1
         self._link.call(listing, self._peeked, epoch=self._epoch, verb="children")
 
     def _peeked(self, names: list[str] | None, error: CoordinationError | None) -> None:
@@ -159,9 +118,9 @@ class Acquisition(Generic[LeaseT]):
             return
         ahead = [c for c in ordering.in_order(names or ()) if self._blocks(c)]
         if ahead:
-            self._ahead = [ahead[0].node]
+            self._heads = [self._line.path(ahead[0].node)]
             if self._reads and len(ahead) == 1:
-                request = GetData(self._line.path(ahead[0].node))
+                request = GetData(self._heads[0])
                 self._link.call(request, self._writer_read, epoch=self._epoch, verb="get")
             else:
                 self._refuse()
@@ -187,35 +146,25 @@ class Acquisition(Generic[LeaseT]):
         elif error is None and not shares(result[0]):
             self._refuse()
         elif self._epoch is not None:
-            self._sharing = self._ahead[0]
+            self._sharing = self._heads[0].rpartition("/")[2]
             self._queue_up(self._epoch)
 
     def _blocks(self, contender: Contender) -> bool:
         return self._line.blocks(contender) and contender.node != self._sharing
 
-    def _refuse(self) -> None:
-        """A try cannot win: say who holds it."""
-        read_holder(self._link, self._heads(), self._refused)
-
-    def _refused(self, holder: str) -> None:
-        self._holder = holder
-        self._expired()
-
     # --- in the line: what the entry reports -----------------------------------------------------
-
-    def wanted(self) -> bool:
-        """Whether nothing is decided yet."""
-        return not self.promise.done()
 
     def placed(self, found: Place) -> None:
         """A listing shows where we stand."""
+        self._in_front = self._in_front or found.position
         blocker = ordering.blocker(found, self._blocks)
         if blocker is None:
             self._grant()
             return
         contender, alone = blocker
         head = next(filter(self._blocks, found.ahead))
-        self._ahead = [head.node] if alone else [head.node, contender.node]
+        nodes = [head.node] if alone else [head.node, contender.node]
+        self._heads = [self._line.path(node) for node in nodes]
         if self._trying:
             self._refuse()
         else:
@@ -247,15 +196,11 @@ class Acquisition(Generic[LeaseT]):
         if self._epoch is not None and self._watched:
             self._epoch.successors.pop(self._watched, None)
 
-    def failed(self, error: CoordinationError) -> None:
-        """We cannot get in, or our node was removed."""
-        self.promise.fail(error)
-        self._leave()
-
     def _ask(self) -> None:
         """Is the predecessor still there? Say so when it goes."""
         kind = GetData if self._reads else Exists
         request = kind(self._watched, watch=True)
+        self._requests += 1
         self._link.watches.watch(request, self._fired, self._asked, epoch=self._epoch)
 
     def _asked(self, result: Any, error: CoordinationError | None) -> None:
@@ -283,10 +228,20 @@ class Acquisition(Generic[LeaseT]):
             self._ask()
 
     def _front_gone(self) -> None:
-        if self._last_in_front:
+        if self._last_in_front and self._went_alone():
             self._grant()
         elif self._entry is not None:
             self._entry.look()
+
+    def _went_alone(self) -> bool:
+        """Whether our own node is there still, as far as the end of the watched one tells.
+
+        Nodes of one session go in one instant when somebody ends it from elsewhere.
+        """
+        epoch, contender = self._epoch, ordering.parse(self._watched.rpartition("/")[2])
+        if epoch is None or contender is None or self._watched in epoch.leaving:
+            return True
+        return contender.owner != ordering.encode_session(epoch.id)
 
     def _grant(self) -> None:
         if self._entry is not None:
@@ -297,8 +252,8 @@ class Acquisition(Generic[LeaseT]):
         epoch, entry = self._epoch, self._entry
         assert epoch is not None
         assert entry is not None
-        if epoch.over():
-            return  # the end of the session tells everybody
+        if epoch.over() or self._link.closed:
+            return  # the end of the session tells everybody; closing it deletes whom we watch
         if self.promise.done():
             self._leave()
             return
@@ -306,16 +261,12 @@ class Acquisition(Generic[LeaseT]):
             self._gate.open(epoch, entry.mine, token, self._gated)
             return
         entry.granted()
-        epoch.leave(self)
         self._stop_following()
         self._stop_telling()
         follower = epoch.successors.get(entry.mine)
         if follower is not None and not self._reads:  # other readers may stand in front
             follower()
-        lease = self._make(epoch, entry.mine, token)
-        if not self.promise.fulfil(lease):
-            lease.abandon()
-        self._stop_timers()
+        self._done(self._make(epoch, entry.mine, token))
 
     def _gated(self, error: CoordinationError | None) -> None:
         if error is not None:
@@ -325,75 +276,28 @@ class Acquisition(Generic[LeaseT]):
         else:
             self._expired()
 
-    # --- not getting it --------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
-    def _trouble(self, error: CoordinationError, again: Callable[[], None]) -> None:
-        if isinstance(error, (SessionLost, SessionClosed)):
-            return  # the end of the session tells everybody
-        if isinstance(error, LinkDropped):
-            again()
-        elif isinstance(error, EnsembleUnavailable):
-            self._link.timer(_PAUSE_S, again)
-        else:
-            self.failed(error)
-
-    def _look(self) -> None:
-        """The deadline is near: learn who holds it, for the error's text."""
-        if not self.promise.done() and self._ahead:
-            read_holder(self._link, self._heads(), self._looked)
-
-    def _looked(self, holder: str) -> None:
-        self._holder = holder
-
-    def _heads(self) -> list[str]:
-        return [self._line.path(node) for node in self._ahead]
-
-    def _expired(self) -> None:
-        if self.promise.done():
-            return
-        waited = now() - self._begun
-        name = self._line.name
-        text = f"{name}: not granted within {waited:.2f} s"
+    def _late(self, waited: float) -> str:
         if self._trying and self._holder:
-            text = f"{name} is held by {self._holder}"
-        elif self._holder:
+            return f"{self._name} is held by {self._holder}"
+        text = f"{self._name}: not granted within {waited:.2f} s"
+        if self._holder:
             text += f", held by {self._holder}"
         elif self._gate is not None and (self._gate.held_back or self._trying):
             text += ", held back: its last holder did not release it"
         elif not self._link.connected:
             text += f"; no link to ZooKeeper: {self._link.why_down}"
-        self.promise.fail(AcquireTimeout(text, name=name, waited=waited, holder=self._holder))
-        self._link.loop.post(self._leave)
-
-    def _closed(self) -> None:
-        self.promise.fail(SessionClosed(f"{self._line.name}: the session is closed"))
-        self._stop_timers()
+        return text
 
     def _session_over(self) -> None:
-        if self._epoch is not None:
-            kind = SessionClosed if self._link.closed else SessionLost
-            self.promise.fail(kind(f"{self._line.name}: the session is over, {self._epoch.reason}"))
+        super()._session_over()
         self._stop_telling()
-        self._stop_timers()
 
-    def _leave(self) -> None:
-        """Leave nothing behind: no timer, no watch, no node."""
-        self._stop_timers()
+    def _tidy(self) -> None:
         self._stop_telling()
-        self._link.forget_epoch(self._enter)
-        if self._epoch is not None:
-            self._epoch.leave(self)
         if self._watched:
             self._stop_following()
             self._unwatch()
         if self._entry is not None and not (self._gate and self._gate.leave(self._entry)):
             self._entry.leave()
-
-    def _stop_timers(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-
-
-def _undo(lease: Lease) -> None:
-    lease.abandon()

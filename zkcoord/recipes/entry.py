@@ -107,6 +107,7 @@ class Entry:
         self._queue: SharedQueue | None = None
         self._contender: Contender | None = None
         self.mine = ""
+        self.requests = 0  # sent for this one alone
 
     def enter(self) -> None:
         """Send create and listing in one flight."""
@@ -133,6 +134,7 @@ class Entry:
         else:
             creating = self._creation(self._joined)
             self._calls = [creating]
+            self.requests += 1
             self._link.submit(creating)
 
     def _creation(self, reply: Reply) -> Call:
@@ -144,6 +146,7 @@ class Entry:
         request = GetChildren(self._line.folder)
         listing = self._link.prepare(request, self._listed, epoch=self._epoch, verb="children")
         self._calls = [creating, listing]  # before they are sent: replies may come at once
+        self.requests += 2
         self._link.submit(creating)
         self._link.submit(listing)
         self._line.listed()
@@ -160,6 +163,7 @@ class Entry:
         if token is not None:
             self._asker.identified(token)
         else:  # its create's reply was lost
+            self.requests += 1
             exists = Exists(self.mine)
             self._link.call(exists, self._looked, epoch=self._epoch, verb="exists")
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from zkcoord.errors import LeaseLost, SessionClosed
+from zkcoord.recipes.metrics import Observation, tell
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch, LostSignal
@@ -40,6 +41,7 @@ class Lease:
         name: what is held.
         token: fencing token: the node's czxid. It rises with every grant, for ever.
         path: the node, below the session's chroot.
+        since: when it was granted, on CLOCK_BOOTTIME.
         lost: set when the lease is lost (not when it is released).
     """
 
@@ -56,6 +58,7 @@ class Lease:
         self.name = name
         self.token = token
         self.path = link.relative(path)
+        self.since = now()
         self.lost: Signal = LostSignal(link.dispatcher, self._over)
         self._absolute = path
         self._link = link
@@ -159,6 +162,7 @@ class Lease:
                 raise self._error(self._reason or "session")
             self._reason = "released"
             self._release = release = Promise[bool](self._link.dispatcher)
+        tell(self._link, Observation("released", self.name, now() - self.since))
         self._epoch.leave(self)
         self._give_back(self._absolute, self._epoch, release.fulfil)
         return release
@@ -213,6 +217,7 @@ class Lease:
             if self._reason:
                 return
             self._reason = reason
+        tell(self._link, Observation("lost", self.name, now() - self.since))
         self.lost.set()
 
     def _over(self) -> bool:

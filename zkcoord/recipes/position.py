@@ -129,7 +129,7 @@ class Survey:
         if survey is None:
             survey = surveys.open[folder] = Survey(link, folder, order, surveys)
             survey._list()
-        elif survey._nodes:
+        elif survey._nodes and survey._head == found.ahead[0].node:
             survey._tell(telling, found.position, found.ahead[0].node)
         survey.askers[found.mine.node] = telling
 

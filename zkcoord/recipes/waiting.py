@@ -7,6 +7,7 @@ wins; the others see that it is done and clean up. Everything but `begin` runs o
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Generic, TypeVar
 
 from zkcoord.errors import (
@@ -16,9 +17,9 @@ from zkcoord.errors import (
     SessionClosed,
     SessionLost,
 )
-from zkcoord.recipes.acquisition import TRY_S
 from zkcoord.recipes.contenders import read_holder
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.metrics import Kind, Observation, tell
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
@@ -26,6 +27,7 @@ from zkcoord.zk.loop import Timer
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.translate import LinkDropped
 
+TRY_S = 1.0  # a try waits for the network, not for the holder: this long at most
 PAUSE_S = 0.2
 _LOOK_S = 0.25  # before the deadline: who holds it?
 
@@ -90,6 +92,10 @@ class Waiting(Generic[LeaseT]):
         """Nothing is wanted any more: take back what was asked, also when asked again."""
         raise NotImplementedError
 
+    def _cost(self) -> tuple[int, int]:
+        """For observers: how many stood in front at first, and the requests sent for it alone."""
+        return 0, 0
+
     # --- for its use ------------------------------------------------------------------------------
 
     def _done(self, lease: LeaseT) -> None:
@@ -97,7 +103,7 @@ class Waiting(Generic[LeaseT]):
         if self._epoch is not None:
             self._epoch.leave(self)
         if not self.promise.fulfil(lease):
-            lease.leave(quiet=True)
+            lease.abandon()
         self._stop_timers()
 
     def _refuse(self) -> None:
@@ -119,7 +125,13 @@ class Waiting(Generic[LeaseT]):
 
     def _decided(self) -> None:
         """On whatever thread decided it."""
-        if self.promise.cancelled():
+        gave_up = self.promise.cancelled()
+        error = CancelledError() if gave_up else self.promise.exception()
+        kind: Kind = "granted" if error is None else "refused"
+        why = "" if error is None else type(error).__name__
+        seen = Observation(kind, self._name, now() - self._begun, *self._cost(), why)
+        tell(self._link, seen)
+        if gave_up:
             self._link.loop.post(self._leave)
 
     def _opened(self, epoch: Epoch) -> None:
@@ -144,6 +156,14 @@ class Waiting(Generic[LeaseT]):
         if not self.wanted():
             return
         waited = now() - self._begun
+        error = AcquireTimeout(
+            self._late(waited), name=self._name, waited=waited, holder=self._holder
+        )
+        self.promise.fail(error)
+        self._link.loop.post(self._leave)
+
+    def _late(self, waited: float) -> str:
+        """What to say when it was not granted in time."""
         text = f"{self._what} not granted within {waited:.2f} s"
         if self._trying:
             text = f"{self._what} not to be had now"
@@ -151,9 +171,7 @@ class Waiting(Generic[LeaseT]):
             text += f", held by {self._holder}"
         elif not self._link.connected:
             text += f"; no link to ZooKeeper: {self._link.why_down}"
-        error = AcquireTimeout(text, name=self._name, waited=waited, holder=self._holder)
-        self.promise.fail(error)
-        self._link.loop.post(self._leave)
+        return text
 
     def _closed(self) -> None:
         self.promise.fail(SessionClosed(f"{self._name}: the session is closed"))
@@ -180,4 +198,4 @@ class Waiting(Generic[LeaseT]):
 
 
 def _undo(lease: Lease) -> None:
-    lease.leave(quiet=True)
+    lease.abandon()
