@@ -26,11 +26,13 @@ from zkcoord.recipes.membership import (
     Presence,
     Updated,
 )
+from zkcoord.recipes.metrics import Observation, observe
 from zkcoord.recipes.multilock import MultiLease, MultiLock
 from zkcoord.recipes.node_cache import NodeCache
 from zkcoord.recipes.permit import PermitLease
 from zkcoord.recipes.pool import Pool, PoolStanding, SlotStanding
 from zkcoord.recipes.position import Position
+from zkcoord.recipes.profiles import Profile
 from zkcoord.recipes.resizing import Resized
 from zkcoord.recipes.revocation import revoke, revoke_future
 from zkcoord.recipes.rlock import RLock
@@ -39,7 +41,6 @@ from zkcoord.recipes.semaphore import PermitStanding, Semaphore, SemaphoreStandi
 from zkcoord.recipes.slot import SlotLease
 from zkcoord.recipes.tree_cache import TreeCache
 from zkcoord.recipes.tree_diff import Cached, NodeAdded, NodeChanged, NodeRemoved
-from zkcoord.recipes.metrics import Observation, observe
 
 __all__ = [
     "Barrier",
@@ -76,6 +77,7 @@ __all__ = [
     "PoolStanding",
     "Position",
     "Presence",
+    "Profile",
     "RLock",
     "ReadWriteLock",
     "Resized",

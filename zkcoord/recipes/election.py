@@ -171,7 +171,9 @@ class Election:
         timeout: float | None = None,
         terms: int = 1,
     ) -> Coroutine[Any, Any, T]:
-        """The same in asyncio, to be awaited: `fn` runs as a task that is cancelled when the leadership is lost.
+        """The same in asyncio, to be awaited.
+
+        `fn` runs as a task that is cancelled when the leadership is lost.
 
         It goes on once that task has ended. Cancelling it cancels the task and resigns.
         """

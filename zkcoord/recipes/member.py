@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from zkcoord.errors import CoordinationError, NameRefused
+from zkcoord.errors import ConfigError, CoordinationError, NameRefused
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.profiles import INTERVAL_S, LoadReports, Profile
 from zkcoord.recipes.publication import Publication
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
@@ -20,8 +21,20 @@ class Member(Lease):
     `check` raises. :meth:`~zkcoord.recipes.membership.Membership.keep` joins again by itself.
     """
 
-    def __init__(self, link: Link, epoch: Epoch, *, path: str, name: str, token: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        epoch: Epoch,
+        *,
+        path: str,
+        name: str,
+        token: int,
+        profile: Profile | None = None,
+        load_interval: float = INTERVAL_S,
+    ) -> None:
         super().__init__(link, epoch, path=path, name=name, token=token)
+        self._profile = profile
+        self._loads = LoadReports(link, load_interval, self._write_load)
         self._publication = Publication(
             link, epoch, path, token, f"update {name}", self._ended, self.removed
         )
@@ -44,8 +57,35 @@ class Member(Lease):
             raise NameRefused(f"{self.name}: {len(data)} bytes of data are too many")
         return self._publication.publish(data, timeout)
 
+    @property
+    def profile(self) -> Profile | None:
+        """The profile it joined with, with the load that was reported last; None without one."""
+        return self._profile
+
+    def report_load(self, load: float) -> None:
+        """Publish how busy it is: at most once in each `load_interval`, the last report wins.
+
+        Does not wait. What is reported right before leaving is written before the node goes.
+
+        Raises:
+            ConfigError: joined without a profile, or a load below 0.
+            LeaseLost: no member any more.
+        """
+        self.check()
+        if self._profile is None:
+            raise ConfigError(f"member {self.name}: it joined without a profile, so has no load")
+        self._profile = self._profile.with_load(load)
+        self._loads.report(load)
+
+    def _write_load(self, load: float) -> None:
+        if self._profile is not None and not self._reason:
+            self._publication.publish(self._profile.with_load(load).encode(), _TIMEOUT_S)
+
     def release_future(self) -> Promise[bool]:
         """Leave; done when the node's removal is confirmed or the session over."""
+        load = self._loads.take()
+        if load is not None and self._profile is not None and not self._reason:
+            self._publication.last_word(self._profile.with_load(load).encode())
         release = super().release_future()
         claims = self._epoch.claims
         if claims.get(self._absolute, self) is None:  # who joins again waits for the removal

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 from zkcoord.errors import CoordinationError
+from zkcoord.recipes.profiles import Profile, read_profile
 from zkcoord.zk.follow import Follower
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import join
@@ -24,6 +25,11 @@ class Joined(NamedTuple):
     name: str
     token: int
     data: bytes
+
+    @property
+    def profile(self) -> Profile | None:
+        """What it says of its capabilities and load; None when it joined without a profile."""
+        return read_profile(self.data)
 
 
 class Left(NamedTuple):
@@ -49,6 +55,11 @@ class Updated(NamedTuple):
     name: str
     token: int
     data: bytes
+
+    @property
+    def profile(self) -> Profile | None:
+        """As for :class:`Joined`."""
+        return read_profile(self.data)
 
 
 Diff = Joined | Left | Updated

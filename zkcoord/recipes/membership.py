@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from typing import NamedTuple, Self
 
-from zkcoord.errors import LeaseLost, NameRefused, SessionClosed
+from zkcoord.errors import ConfigError, LeaseLost, NameRefused, SessionClosed
 from zkcoord.recipes.contenders import FolderReading
 from zkcoord.recipes.joining import Joining
 from zkcoord.recipes.member import Member
 from zkcoord.recipes.member_watch import Diff, Joined, Left, MembershipWatch, Updated
+from zkcoord.recipes.profiles import INTERVAL_S, Profile, check_interval
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_name, check_path, join
@@ -53,6 +54,8 @@ class Membership:
         data: bytes = b"",
         *,
         exclusive: bool = True,
+        profile: Profile | None = None,
+        load_interval: float = INTERVAL_S,
         timeout: float = _TIMEOUT_S,
     ) -> Member:
         """Become a member.
@@ -62,6 +65,9 @@ class Membership:
                 added to it, and many members may share it.
             data: published to who watches.
             exclusive: see name.
+            profile: capabilities, capacity and load instead of data;
+                :meth:`Member.report_load` then says how busy it is.
+            load_interval: seconds between two writes of the load, 0.05 or more.
             timeout: seconds for all of it. When it passes after the node was sent, the node is
                 given back in the background.
 
@@ -71,7 +77,14 @@ class Membership:
             RuntimeError: called inside an event loop; use ``await membership.join_future(...)``.
         """
         refuse_in_event_loop("membership.join()", "await membership.join_future(...)")
-        return self.join_future(name, data, exclusive=exclusive, timeout=timeout).wait()
+        return self.join_future(
+            name,
+            data,
+            exclusive=exclusive,
+            profile=profile,
+            load_interval=load_interval,
+            timeout=timeout,
+        ).wait()
 
     def join_future(
         self,
@@ -79,11 +92,15 @@ class Membership:
         data: bytes = b"",
         *,
         exclusive: bool = True,
+        profile: Profile | None = None,
+        load_interval: float = INTERVAL_S,
         timeout: float | None = _TIMEOUT_S,
     ) -> Promise[Member]:
         """The same, to be awaited. With `timeout` None until the session is lost."""
         link = self.session.link
         link.check_open()
+        interval = check_interval(load_interval)
+        data = published(name, data, profile)
         if len(data) > link.config.value_bytes_max:
             raise NameRefused(f"member {name}: {len(data)} bytes of data are too many")
         if timeout is not None:
@@ -91,7 +108,15 @@ class Membership:
         path = link.absolute(join(self.path, check_name(name, "member name")))
 
         def make(epoch: Epoch, path: str, token: int) -> Member:
-            return Member(link, epoch, path=path, name=path.rpartition("/")[2], token=token)
+            return Member(
+                link,
+                epoch,
+                path=path,
+                name=path.rpartition("/")[2],
+                token=token,
+                profile=profile,
+                load_interval=interval,
+            )
 
         return Joining(link, path, data, timeout, make, unique=not exclusive).begin()
 
@@ -100,15 +125,22 @@ class Membership:
         name: str,
         data: bytes = b"",
         *,
+        profile: Profile | None = None,
+        load_interval: float = INTERVAL_S,
         on_join: Callable[[Member], object] | None = None,
     ) -> Presence:
         """Join, and join again whenever the session was lost and renewed, until it is closed.
 
         Waits for the name while another has it. Every time it has joined, ``on_join(member)`` is
         called on the session's dispatcher thread: with a new member, and so a new token.
+
+        With a profile it joins again with the load that was reported last.
         """
         self.session.link.check_open()
-        return Presence(self, check_name(name, "member name"), data, on_join)
+        published(name, data, profile)
+        check_interval(load_interval)
+        load = None if profile is None else Load(profile, load_interval)
+        return Presence(self, check_name(name, "member name"), data, on_join, load)
 
     def members(self, timeout: float = _TIMEOUT_S) -> list[Joined]:
         """All members with their data, by name; empty when the group was never joined."""
@@ -136,6 +168,26 @@ class Membership:
         return MembershipWatch(link, link.absolute(self.path), callback)
 
 
+class Load(NamedTuple):
+    """What a presence joins with."""
+
+    profile: Profile
+    interval: float
+
+
+def published(name: str, data: bytes, profile: Profile | None) -> bytes:
+    """What a member's node says.
+
+    Raises:
+        ConfigError: data and a profile were given.
+    """
+    if profile is None:
+        return data
+    if data:
+        raise ConfigError(f"member {name}: give data or a profile, which has data of its own")
+    return profile.encode()
+
+
 class Presence:
     """A membership that is renewed. Close it to leave.
 
@@ -152,7 +204,9 @@ class Presence:
         name: str,
         data: bytes,
         on_join: Callable[[Member], object] | None,
+        load: Load | None = None,
     ) -> None:
+        self._load = load
         self._membership = membership
         self._link = membership.session.link
         self._name = name
@@ -165,12 +219,34 @@ class Presence:
         self._link.loop.post(self._join)
 
     def update(self, data: bytes) -> None:
-        """Publish new data, now and after every time it joins. Does not wait."""
+        """Publish new data, now and after every time it joins. Does not wait.
+
+        Raises:
+            ConfigError: kept with a profile: report the load instead.
+        """
+        if self._load is not None:
+            raise ConfigError(f"member {self._name}: it is kept with a profile: report_load")
         self._data = data
         member = self.member
         if member is not None:
             try:
                 member.update_future(data)
+            except LeaseLost:
+                return  # joins again with it
+
+    def report_load(self, load: float) -> None:
+        """Publish how busy it is, now and after every time it joins; as `Member.report_load`.
+
+        Raises:
+            ConfigError: kept without a profile, or a load below 0.
+        """
+        if self._load is None:
+            raise ConfigError(f"member {self._name}: it is kept without a profile, so has no load")
+        self._load = self._load._replace(profile=self._load.profile.with_load(load))
+        member = self.member
+        if member is not None:
+            try:
+                member.report_load(load)
             except LeaseLost:
                 return  # joins again with it
 
@@ -197,7 +273,15 @@ class Presence:
             return
         self.member = None
         try:
-            self._joining = self._membership.join_future(self._name, self._data, timeout=None)
+            if self._load is None:
+                self._joining = self._membership.join_future(self._name, self._data, timeout=None)
+            else:
+                self._joining = self._membership.join_future(
+                    self._name,
+                    profile=self._load.profile,
+                    load_interval=self._load.interval,
+                    timeout=None,
+                )
         except SessionClosed:
             return
         self._joining.on_done(self._settled)

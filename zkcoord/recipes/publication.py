@@ -58,6 +58,12 @@ class Publication:
         self._link.loop.post(self._queue, data, promise)
         return promise
 
+    def last_word(self, data: bytes) -> None:
+        """Write this before the node is removed, if nothing else is on its way. Does not wait."""
+        if self._data is None:
+            request = SetData(self._path, data, self._version)
+            self._link.call(request, _ignore, epoch=self._epoch, verb="update")
+
     def _queue(self, data: bytes, promise: Promise[None]) -> None:
         self._next = data
         self._waiting.append(promise)
@@ -117,3 +123,7 @@ class Publication:
             else:
                 promise.fail(error)
         self._send_next()
+
+
+def _ignore(_stat: Stat | None, _error: CoordinationError | None) -> None:
+    """The node goes anyway."""
