@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from zkcoord.local import Stack
+from zkcoord.local.ports import HOST
 from zkcoord.local.servers import ZooKeeperServer
 
 Change = Callable[[ZooKeeperServer], None]
@@ -51,3 +52,17 @@ def with_users(folder: Path, *, strict: bool = False, **users: str) -> SpecialSt
     if strict:
         lines |= {"enforce.auth.enabled": "true", "enforce.auth.schemes": "sasl"}
     return SpecialStack(lines=lines, flags=(f"-Djava.security.auth.login.config={jaas}",))
+
+
+def with_observer() -> SpecialStack:
+    """Two voters and an observer, the third; servers without a quorum serve reads."""
+
+    def change(server: ZooKeeperServer) -> None:
+        observer = server.peers[2]
+        client, quorum, election = observer.ports
+        line = f"{HOST}:{quorum}:{election}:observer;{HOST}:{client}"
+        server.extra_lines = {**server.extra_lines, "server.3": line}
+        if server is observer:
+            server.extra_lines = {**server.extra_lines, "peerType": "observer"}
+
+    return SpecialStack(zookeepers=3, flags=("-Dreadonlymode.enabled=true",), change=change)

@@ -55,7 +55,8 @@ class SessionConfig:
             writes them, with semicolons between them. Nodes that exist keep what they have.
         read_only: also accept a server without a quorum: it answers reads, perhaps from the past,
             and refuses writes with :class:`~zkcoord.errors.ReadOnlyServer`. It keeps no session
-            alive, so leases end as in a partition.
+            alive, so leases end as in a partition. The servers must be set up for it: with
+            ``readonlymode.enabled`` and ``localSessionsEnabled``.
     """
 
     timeout_s: float = 10.0
@@ -72,6 +73,17 @@ class SessionConfig:
     def __post_init__(self) -> None:
         anonymous = self.identity == ANONYMOUS
         own = any(entry.scheme == "auth" for entry in parse_acl(self.acl))
+        fields = ("timeout_s", "connect_timeout_s", "ephemeral_bytes_max", "value_bytes_max")
+        numbers = {name: getattr(self, name) for name in fields}
+        if self.margin_s is not None:
+            numbers["margin_s"] = self.margin_s
+        check_all(
+            "SessionConfig",
+            *(
+                (isinstance(number, int | float), f"{name}: must be a number, not {number!r}")
+                for name, number in numbers.items()
+            ),
+        )
         check_all(
             "SessionConfig",
             (0 < self.timeout_s <= 3600, "timeout_s: must be within 0 and 3600"),

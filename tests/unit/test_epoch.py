@@ -33,7 +33,12 @@ def test_members_are_told_once_and_latecomers_at_once() -> None:
 def test_lost_is_set_by_the_clock_before_anybody_tells() -> None:
     session = epoch(valid_for=-0.2)
     assert session.lost.is_set()
-    assert not session.lost.wait(0)  # told, and callbacks called, by the watchdog
+    assert session.lost.wait(0)
+    called: list[int] = []
+    session.lost.on_set(lambda: called.append(1))
+    assert not called  # callbacks are for the watchdog to call
+    session.end("it was silent")
+    assert called == [1]
 
 
 def test_bytes_are_reserved_held_and_freed_once() -> None:

@@ -19,8 +19,8 @@ kazoo:
 10. TLS trusts the given authority only, and host names are checked.
 11. Every host is tried within a third of the timeout, one that freezes in its handshake too; the
     list of hosts may change, and the link is kept while its host is listed.
-12. A server without a quorum is used only when asked for, with a session of its own that is never
-    taken for ours, and its answers keep nothing alive.
+12. A server without a quorum is used only when asked for, only to read, and its answers keep no
+    session alive.
 
 Everything in here runs on the connection's thread unless it says otherwise. Owners hand results on
 to their loop: nothing of a user's runs here.

@@ -27,6 +27,10 @@ class LostSignal(Signal):
         """Whether it is lost, known or by the clock."""
         return super().is_set() or self._over()
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until it is lost; at once when the clock says so, and in a forked child."""
+        return self._over() or super().wait(timeout)
+
 
 class Epoch:
     """A session's id, what may be believed of it, and what stands and falls with it.

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
     EXCEPTIONS,
-    AuthFailedError,
     ConnectionDropped,
     KazooException,
     SASLException,
@@ -86,19 +85,17 @@ class Handshake(ConnectionHandler):  # type: ignore[misc]
         deadline = now() + server.budget
         self._socket = connect(server.host, server.address, server.budget, self._config.tls)
         self._socket.setblocking(False)
-        shaken = self._open_session(server, max(_MOMENT_S, deadline - now()))
+        enter = self._visit if server.read_only else self._open_session
+        shaken = enter(server, max(_MOMENT_S, deadline - now()))
         patience = max(server.budget, self._config.timeout_s / 3)  # it answers: it may take longer
         try:
             self._authenticate(server.host, patience)
             if self.identity is None and not shaken.read_only:
                 self._ask_who_we_are(patience)
-        except AuthFailedError as error:
-            if isinstance(error.__cause__, ConnectionDropped):
-                reason = f"{server} dropped the link during authentication"
-                raise ConnectionDropped(reason) from error
-            raise Refused(from_handshake(error, self._config.identity)) from error
+        except ConnectionDropped as error:
+            raise ConnectionDropped(f"{server} dropped the link in authentication") from error
         except KazooTimeoutError as error:
-            raise ConnectionDropped(f"{server} says nothing during authentication") from error
+            raise ConnectionDropped(f"{server} says nothing in authentication") from error
         except SASLException as error:
             raise Refused(from_handshake(error, self._config.identity)) from error
         except KazooException as error:
@@ -108,27 +105,39 @@ class Handshake(ConnectionHandler):  # type: ignore[misc]
         return shaken
 
     def _open_session(self, server: Server, patience: float) -> Shaken:
-        """Take up our session, or a new one.
-
-        A server without a quorum is not told of our session, and keeps it alive for nobody.
-        """
+        """Take up our session, or a new one."""
         client = self.client
-        asked = 0 if server.read_only else client._session_id or 0  # noqa: SLF001
-        secret = client._session_passwd if asked else bytes(_PASSWORD_BYTES)  # noqa: SLF001
-        wish = client._session_timeout  # noqa: SLF001
-        request = Connect(0, client.last_zxid, wish, asked, secret, server.read_only)
+        asked = client._session_id or 0  # noqa: SLF001
         sent = now()
-        reply, _ = self._invoke(patience, request)
+        reply = self._greet(server, (asked, client._session_passwd), patience)  # noqa: SLF001
         if reply.time_out <= 0:
             raise SessionExpiredError("Session has expired")
-        if not server.read_only:
-            if asked and reply.session_id != asked:
-                self._session_over("the server handed out another session")
-            client._session_id = reply.session_id  # noqa: SLF001
-            client._session_passwd = reply.passwd  # noqa: SLF001
-        elif not reply.read_only:
+        if asked and reply.session_id != asked:
+            self._session_over("the server handed out another session")
+        client._session_id = reply.session_id  # noqa: SLF001
+        client._session_passwd = reply.passwd  # noqa: SLF001
+        return Shaken(reply.session_id, reply.time_out / 1000.0, sent, read_only=False)
+
+    def _visit(self, server: Server, patience: float) -> Shaken:
+        """Come in to read, at a server without a quorum.
+
+        It refuses sessions of the ensemble, whatever kind of client shows one, and begins none but
+        local ones, which the servers must allow (``localSessionsEnabled``). So ours is not shown.
+        """
+        sent = now()
+        try:
+            reply = self._greet(server, (0, bytes(_PASSWORD_BYTES)), patience)
+        except ConnectionDropped as error:
+            raise ConnectionDropped(f"{server} has no quorum, and lets nobody in") from error
+        if not reply.read_only:
             raise ConnectionDropped(f"{server} has a quorum again")
-        return Shaken(reply.session_id, reply.time_out / 1000.0, sent, server.read_only)
+        return Shaken(reply.session_id, reply.time_out / 1000.0, sent, read_only=True)
+
+    def _greet(self, server: Server, session: tuple[int, bytes], patience: float) -> Any:
+        wish = self.client._session_timeout  # noqa: SLF001
+        seen = self.client.last_zxid
+        reply, _ = self._invoke(patience, Connect(0, seen, wish, *session, server.read_only))
+        return reply
 
     def _session_over(self, reason: str) -> None:
         raise NotImplementedError

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from kazoo.client import KazooClient
 
@@ -31,7 +31,7 @@ from zkcoord.zk.errands import discard, ensure, open_chroot
 from zkcoord.zk.folders import Folders
 from zkcoord.zk.forks import watch_forks
 from zkcoord.zk.hosts import other_hosts, read_hosts
-from zkcoord.zk.loop import Loop, Timer, Worker
+from zkcoord.zk.loop import Homebound, Loop, Timer, Worker
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Request, WatchEvent
 from zkcoord.zk.translate import LinkDropped
@@ -47,7 +47,7 @@ _GUEST_S = 0.01
 Listener = Callable[[str], object]
 
 
-class Link:
+class Link(Homebound):
     """Everything a session does with ZooKeeper."""
 
     def __init__(self, hosts: str, config: SessionConfig, *, name: str = "") -> None:
@@ -79,12 +79,6 @@ class Link:
         self._connection = HardenedConnection(self._client, self, config, hosts=servers)
         self._client._connection = self._connection  # noqa: SLF001
         watch_forks(self)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a session, and what stands on it, stays in its process: "
-            "give the other process the hosts, and let it open a session of its own"
-        )
 
     # --- life -----------------------------------------------------------------------------------
 

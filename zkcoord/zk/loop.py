@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
 from zkcoord.zk.clock import now
 
@@ -29,6 +29,18 @@ Thunk = tuple[Callable[..., object], tuple[Any, ...]]
 _NAP_S = 1.0
 _IDLE_S = 3600.0
 _PURGE_MIN = 1024
+
+
+class Homebound:
+    """What cannot be sent to another process, nor anything that stands on it."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a session, and what stands on it, stays in its process: "
+            "give the other process the hosts, and let it open a session of its own"
+        )
 
 
 class Timer:
@@ -56,7 +68,7 @@ class Timer:
             call(*args)
 
 
-class Worker:
+class Worker(Homebound):
     """A daemon thread that runs posted calls in order."""
 
     def __init__(self, name: str) -> None:
@@ -88,7 +100,7 @@ class Worker:
             del thunk
 
 
-class Loop:
+class Loop(Homebound):
     """Runs posted calls one after the other, and timers."""
 
     def __init__(self, name: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
-from zkcoord.zk.loop import Worker, run
+from zkcoord.zk.loop import Homebound, Worker, run
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -125,7 +125,7 @@ class Promise(Future[T]):
         return self.result()
 
 
-class Signal:
+class Signal(Homebound):
     """Something that happens once: a :class:`threading.Event` with callbacks, usable in asyncio."""
 
     __slots__ = ("_calls", "_dispatcher", "_event", "_lock")

@@ -31,7 +31,9 @@ class Session:
     taken for the new one's.
 
     Use it in ``with`` or ``async with``, or call `start` and `close`. All methods may be called
-    from any thread. A forked child gets SessionClosed and sends nothing.
+    from any thread, callbacks included. A forked child gets SessionClosed and sends nothing, and a
+    session cannot be sent to another process. gevent's monkey patching works when it comes before
+    the import; a greenlet that keeps the processor keeps the session from answering, too.
 
     Args:
         hosts: ``host:port`` pairs separated by commas, and a chroot if wanted:

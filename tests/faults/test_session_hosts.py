@@ -1,0 +1,207 @@
+"""Hosts that are dead, frozen, taken off the list, observers, or without a quorum."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from special_stack import SpecialStack, with_observer
+
+from zkcoord import (
+    ConfigError,
+    EnsembleUnavailable,
+    Lock,
+    ReadOnlyServer,
+    Session,
+    SessionConfig,
+)
+from zkcoord.local.ports import HOST
+from zkcoord.zk import hosts
+from zkcoord.zk.clock import now
+from zkcoord.zk.hosts import Servers
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait for a condition, with a deadline."""
+    pause = threading.Event()
+    deadline = now() + seconds
+    while not condition():
+        assert now() < deadline, "the condition did not come true"
+        pause.wait(0.01)
+
+
+@pytest.fixture
+def as_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts are tried in the order of the list."""
+    monkeypatch.setattr(hosts.random, "shuffle", lambda _: None)
+
+
+@pytest.fixture
+def frozen() -> Iterator[list[str]]:
+    """Two servers that take a connection and never say a word."""
+    listeners = [socket.create_server((HOST, 0)) for _ in range(2)]
+    yield [f"{HOST}:{listener.getsockname()[1]}" for listener in listeners]
+    for listener in listeners:
+        listener.close()
+
+
+@pytest.fixture(scope="module")
+def trio() -> Iterator[SpecialStack]:
+    with with_observer() as stack:
+        yield stack
+
+
+# --- the order and the time for each ----------------------------------------------------------
+
+
+def test_a_round_over_dead_hosts_takes_a_third_of_the_timeout_and_the_next_one_more() -> None:
+    servers = Servers([(HOST, port) for port in (1, 2, 3)], 9.0)
+
+    def budgets() -> list[float]:
+        return [server.budget for _, server in servers.round()]
+
+    assert budgets() == [1.0, 1.0, 1.0]
+    servers.in_vain()
+    assert budgets() == [2.0, 2.0, 2.0]
+    servers.in_vain()
+    servers.in_vain()
+    assert budgets() == [3.0, 3.0, 3.0]  # never more than that third
+    servers.answered(18.0)
+    assert budgets() == [2.0, 2.0, 2.0]
+    servers.answered(3600.0)
+    assert sum(budgets()) == pytest.approx(10.0)
+
+
+def test_the_host_tried_last_comes_last_in_the_next_round() -> None:
+    servers = Servers([(HOST, port) for port in (1, 2, 3, 4)], 9.0)
+    for _ in range(20):
+        tried = [host for host, _ in servers.round()]
+        host, _ = next(servers.round())  # a link to it stood, and broke
+        assert host != tried[-1]
+        assert [host for host, _ in servers.round()][-1] == host
+
+
+def test_frozen_hosts_in_front_cost_no_more_than_their_share(
+    zookeeper: str, frozen: list[str], as_listed: None
+) -> None:
+    with Session(",".join([*frozen, zookeeper]), timeout=9) as session:
+        started = Session(",".join([*frozen, zookeeper]), timeout=9)
+        started.start(timeout=4)  # a third, and some air; both hosts in full would take six
+        assert started.nodes.exists("/") is not None
+        assert session.connected
+        started.close()
+
+
+def test_names_that_cannot_be_resolved_do_not_stand_in_the_way(zookeeper: str) -> None:
+    with Session(f"nowhere.invalid:2181,{zookeeper}", timeout=6) as session:
+        assert session.connected
+    with pytest.raises(EnsembleUnavailable, match=r"nowhere\.invalid"):
+        Session("nowhere.invalid:2181", timeout=6).start(timeout=1.5)
+
+
+# --- a list that changes ----------------------------------------------------------------------
+
+
+def test_a_session_moves_when_its_host_is_taken_off_the_list(trio: SpecialStack) -> None:
+    one, two, three = (server.address for server in trio.zookeepers)
+    states: list[str] = []
+    with Session(f"{one}/moves", timeout=10) as session:
+        session.on_state(states.append)
+        lease = Lock(session, "l").acquire(5)
+        old = session.id
+        session.set_hosts(f"{two},{one}")
+        session.nodes.sync()
+        assert states == []  # its host is still listed
+        session.set_hosts(f"{two},{three}/moves")
+        until(lambda: states == ["suspended", "connected"])
+        assert session.id == old
+        assert session.hosts == f"{two},{three}/moves"
+        lease.check()
+        assert session.nodes.exists(lease.path) is not None
+        lease.release(5)
+
+
+def test_requests_on_their_way_are_answered_before_the_session_moves(trio: SpecialStack) -> None:
+    one, two, _ = (server.address for server in trio.zookeepers)
+    with Session(f"{one}/busy", timeout=10) as session:
+        writes = [session.nodes.create_future(f"/n{number}") for number in range(500)]
+        session.set_hosts(two)
+        assert len({write.wait().path for write in writes}) == 500
+
+
+def test_a_session_that_reaches_nobody_is_helped_by_other_hosts(
+    trio: SpecialStack, frozen: list[str]
+) -> None:
+    session = Session(frozen[0] + "/helped", timeout=9)
+    started = session.start_future(timeout=20)
+    session.set_hosts(trio.zookeepers[0].address)
+    started.wait()
+    assert session.nodes.exists("/") is not None
+    session.close()
+
+
+def test_another_root_and_hosts_that_cannot_work_are_refused(trio: SpecialStack) -> None:
+    with Session(trio.zookeeper + "/here", timeout=10) as session:
+        for wrong in (f"{HOST}:1/there", "", "a b:1", f"{HOST}:99999"):
+            with pytest.raises(ConfigError):
+                session.set_hosts(wrong)
+        assert session.hosts == trio.zookeeper + "/here"
+        assert session.connected
+
+
+# --- observers, frozen servers, servers without a quorum ---------------------------------------
+
+
+def test_an_observer_serves_and_when_it_freezes_the_session_moves(trio: SpecialStack) -> None:
+    observer = trio.zookeepers[2]
+    with Session(f"{observer.address}/seen", timeout=9) as session:
+        lease = Lock(session, "l").acquire(5)
+        old = session.id
+        session.set_hosts(trio.zookeeper)
+        observer.pause()
+        try:
+            until(lambda: not session.connected)
+            until(lambda: session.connected)
+            assert session.id == old
+            lease.check()
+        finally:
+            observer.resume()
+        lease.release(5)
+
+
+def test_a_server_without_a_quorum_is_read_only_when_asked_for(trio: SpecialStack) -> None:
+    left, right, observer = trio.zookeepers
+    root = trio.zookeeper + "/calm"
+    states: list[str] = []
+    config = SessionConfig(timeout_s=4, read_only=True)
+    with Session(root, config=config) as session:
+        session.on_state(states.append)
+        session.nodes.create("/a", b"1")
+        lease = Lock(session, "l").acquire(5)
+        left.extra_lines = {**left.extra_lines, "localSessionsEnabled": "true"}
+        left.restart()
+        observer.kill()
+        right.kill()
+        until(lambda: session.read_only)
+        assert session.connected
+        assert session.nodes.get("/a", timeout=20)[0] == b"1"
+        with pytest.raises(ReadOnlyServer, match="set /a"):
+            session.nodes.set("/a", b"2")
+        assert lease.lost.wait(10)  # it keeps nothing alive
+        with pytest.raises((EnsembleUnavailable, TimeoutError)):
+            Lock(session, "l").acquire(0.3)
+        until(lambda: session.read_only)  # it looks for a quorum now and then
+        assert session.nodes.get("/a", timeout=20)[0] == b"1"
+        with pytest.raises(EnsembleUnavailable):
+            Session(left.address, timeout=4).start(timeout=1)
+        with Session(left.address + "/calm", config=config) as late:
+            assert late.read_only
+            assert late.id == 0
+        right.start()
+        until(lambda: states[-1] == "connected", 30)
+        assert not session.read_only
+        assert session.nodes.set("/a", b"2").version == 1
+        Lock(session, "l").acquire(10).release(5)
+        assert session.nodes.children("/locks/l") == []
