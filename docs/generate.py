@@ -278,6 +278,7 @@ GIVEN = {
     "Lease",
     "Leadership",
     "Member",
+    "Participant",
     "Presence",
     "Promise",
     "TaskContext",
