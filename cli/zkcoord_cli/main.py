@@ -28,6 +28,7 @@ NOUNS = {
     "election": "show who leads an election and who stands by",
     "local": "start, look at and stop real servers on this machine",
     "lock": "run a command under a lock; see who holds and who waits",
+    "node": "look at znodes; read, write and watch one",
     "queue": "create, list and show queues",
     "scheduler": "run a scheduler for one or more queues",
     "task": "submit tasks; see their state, history and results",

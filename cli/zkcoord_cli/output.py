@@ -57,6 +57,11 @@ class Output:
         indent = 2 if _is_terminal(sys.stdout) else None
         click.echo(json.dumps(document, indent=indent, ensure_ascii=False, default=_plain))
 
+    def json_line(self, schema: str, payload: Mapping[str, Any]) -> None:
+        """One JSON object of many, on a line of its own, at once."""
+        click.echo(json.dumps({"schema": schema, **payload}, ensure_ascii=False, default=_plain))
+        sys.stdout.flush()
+
     def line(self, text: str = "") -> None:
         """One line on stdout."""
         click.echo(safe(text))

@@ -23,6 +23,7 @@ from zkcoord.inspector.views import (
     ElectionView,
     FactView,
     LockView,
+    NodeView,
     QueueDetail,
     QueueView,
     TaskHistory,
@@ -41,6 +42,7 @@ __all__ = [
     "FactView",
     "Inspector",
     "LockView",
+    "NodeView",
     "QueueDetail",
     "QueueView",
     "Servers",
@@ -119,6 +121,20 @@ class Inspector:
     def election(self, name: str) -> ElectionView:
         """One election; ``queue/NAME`` is that of a queue. Raises NodeMissing."""
         return contenders.election(self.servers.session, name)
+
+    def node(self, path: str) -> NodeView:
+        """A znode with its value. Raises NodeMissing, AccessDenied."""
+        from zkcoord.inspector import nodes
+
+        return nodes.node(self.servers.session, path)
+
+    def tree(
+        self, path: str, *, depth: int, limit: int, timeout: float = 30.0
+    ) -> tuple[list[NodeView], bool]:
+        """A znode and what lies below it, and whether some were left out. Raises NodeMissing."""
+        from zkcoord.inspector import nodes
+
+        return nodes.tree(self.servers.session, path, depth=depth, limit=limit, timeout=timeout)
 
     def task(self, queue: str, task_id: str, *, timeout: float = 60.0) -> TaskHistory:
         """A task and its history from the log. Raises NodeMissing when nothing mentions it."""

@@ -236,3 +236,26 @@ class DeadView(msgspec.Struct, frozen=True, kw_only=True):
     headers: list[tuple[str, bytes | None]]
     size: int = 0
     sha256: str = ""
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A znode.
+
+    Attributes:
+        size: bytes of its value. version: changes to it. children: how many.
+        session: the session that owns an ephemeral node, in hexadecimal; else empty.
+        czxid, mzxid: transactions that created it and last changed its value.
+        created, changed: the same as wall clock of the server.
+        data: its value, None where it was not read.
+    """
+
+    path: str
+    size: int
+    version: int
+    children: int
+    session: str
+    czxid: int
+    mzxid: int
+    created: float
+    changed: float
+    data: bytes | None = None
