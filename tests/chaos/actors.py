@@ -188,10 +188,10 @@ class Actor:
         """The second half of adding: it writes what follows from what it read."""
         count = len(self.events)
         self.tell("write")
-        self._wait("writes", lambda: any(e.kind == "write" for e in self.events[count:]), "C4")
+        self._wait("writes", lambda: _outcome(self.events[count:]), "C4")
         self.tell("store")
         self._wait("stores", lambda: any(e.kind == "store" for e in self.events[count:]), "C4")
-        return next(e.text for e in self.events[count:] if e.kind == "write")
+        return _outcome(self.events[count:])
 
     # --- waiting for it ---------------------------------------------------------------------------
 
@@ -278,3 +278,8 @@ class Actor:
         self._process.wait(10)
         if self._line is not None:
             self._line.close()
+
+
+def _outcome(events: list[Event]) -> str:
+    """Of the first write that is over."""
+    return next((e.text for e in events if e.kind == "write" and e.text != "begun"), "")

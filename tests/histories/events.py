@@ -26,7 +26,7 @@ Kind = Literal[
     "lost",  # it learned that it does not hold any more: request
     "release",  # it lets go, from now on it does not believe: request
     "released",  # the release is confirmed: request
-    "write",  # a guarded counter: request, value = what it wrote, text = ok | refused | unknown
+    "write",  # a counter: value = what it writes, text = begun, then ok | refused | unknown
     "store",  # a register fenced by tokens: token, text = ok | refused
     "rest",  # it holds nothing and says what it has left: counts
     "end",  # it leaves in good order

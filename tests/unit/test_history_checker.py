@@ -192,6 +192,16 @@ def test_c7_a_lost_update() -> None:
         assert broken(writes, [Event(9, "s", "counter", name="counter", value=value)]) == rules
 
 
+def test_c7_a_write_that_was_begun_by_a_client_that_was_killed() -> None:
+    writes = [
+        Event(1, "a", "write", name="counter", text="begun"),
+        Event(2, "a", "write", name="counter", text="ok"),
+        Event(3, "b", "write", name="counter", text="begun"),
+    ]
+    for value, rules in ((0, {"C7"}), (1, set()), (2, set()), (3, {"C7"})):
+        assert broken(writes, [Event(9, "s", "counter", name="counter", value=value)]) == rules
+
+
 def test_a_story_can_claim_more() -> None:
     [found] = check([Event(1, "a", "claim", text="kept: lost its lease for nothing")])
     assert (found.rule, found.text) == ("kept", "a: lost its lease for nothing")

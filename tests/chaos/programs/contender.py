@@ -214,6 +214,7 @@ class Contender:
         if hold is not None:
             value = self._value + 1
             guarded = self._how["guarded"]
+            self._journal.write("write", name=self._name, value=value, text="begun")
             outcome = self._client.write(self._name, value, hold.grant, guarded=guarded)
             self._journal.write("write", name=self._name, value=value, text=outcome)
 
@@ -238,7 +239,7 @@ class Contender:
             try:
                 self._do_read()
                 self._leaving.wait(self._random.uniform(0, float(hold_s)))
-                if hold.look():
+                if hold.look() and self._how.get("mode", "x") in {"x", "w"}:
                     self._do_write()
                     self._do_store()
                 self._do_release()
