@@ -142,6 +142,14 @@ def precedes(one: int, other: int) -> bool:
     return distance(one, other) > 0
 
 
+def exhausted(sequence: int) -> bool:
+    """Whether a number, or the counter that gives it, lies beyond those that tell an order.
+
+    See :mod:`zkcoord.recipes.recount`.
+    """
+    return not 0 <= sequence < _HALF - 1
+
+
 def in_order(nodes: Iterable[str]) -> list[Contender]:
     """The contenders among `nodes`, first come first. Other nodes are left out.
 

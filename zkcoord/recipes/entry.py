@@ -24,10 +24,12 @@ from zkcoord.errors import (
     CoordinationError,
     EnsembleUnavailable,
     LeaseLost,
+    NodeExists,
     NodeMissing,
     SessionClosed,
     SessionLost,
 )
+from zkcoord.recipes.recount import Recount
 from zkcoord.recipes.shared_queue import SharedQueue
 from zkcoord.zk.call import Call, Reply
 from zkcoord.zk.epoch import Epoch
@@ -179,9 +181,11 @@ class Entry:
             self._queue.reached(mine)
         self._leave_queue()
 
-    def _leave_queue(self) -> None:
+    def _leave_queue(self, *, forget: bool = False) -> None:
         self._left = True
         if self._queue is not None:
+            if forget:
+                self._queue.forget()
             self._queue.leave(self)
             self._queue = None
 
@@ -210,7 +214,9 @@ class Entry:
 
     def _create_replied(self, result: Any, error: CoordinationError | None) -> None:
         self._refused = error
-        if isinstance(error, LinkDropped) and error.sent:
+        if isinstance(error, NodeExists):
+            self._refused = None  # the first one is there: see Recount
+        elif isinstance(error, LinkDropped) and error.sent:
             self._uncertain = True
         elif error is None:
             path, stat = result
@@ -241,8 +247,10 @@ class Entry:
         self._calls = []
         if self._over():
             return
-        if error is not None:
-            self._not_created(error)
+        if self._refused is not None:
+            self._not_created(self._refused)
+        elif error is not None:
+            self._fly()
         elif not self._asker.wanted():
             self.leave()
         else:
@@ -328,6 +336,9 @@ class Entry:
         if found is None:
             self._removed()
             return
+        if ordering.exhausted(found.mine.sequence):
+            self._wait_for_recount(found)
+            return
         self._contender = found.mine
         self.mine = self._line.path(found.mine.node)
         self._epoch.hold(self.mine, self._room)
@@ -339,6 +350,14 @@ class Entry:
         self._asker.placed(found)
         if self._queue is not None and found.position:
             self._queue.crowded = True
+
+    def _wait_for_recount(self, found: Place) -> None:
+        self._epoch.hold(self._line.path(found.mine.node), self._room)
+        for own in (found.mine, *found.strays):
+            self._link.discard(self._line.path(own.node), self._epoch, _ignore)
+        self._leave_queue(forget=True)
+        self._left, self.mine, self._room = False, "", 0
+        Recount(self._link, self._epoch, [self._line.folder], self._asker.wanted, self.enter)
 
     def _looked(self, stat: Stat | None, error: CoordinationError | None) -> None:
         if error is not None:
@@ -356,9 +375,7 @@ class Entry:
             self._epoch.free(self.mine)
         else:
             self._epoch.unreserve(self._room)
-        if self._queue is not None:
-            self._queue.forget()
-        self._leave_queue()
+        self._leave_queue(forget=True)
         name = self._line.name
         text = f"{name}: the node was removed while it waited"
         self._asker.failed(LeaseLost(text, name=name, token=0, reason="removed"))

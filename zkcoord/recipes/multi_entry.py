@@ -30,6 +30,7 @@ from zkcoord.errors import (
     SessionLost,
 )
 from zkcoord.recipes.entry import Line
+from zkcoord.recipes.recount import Recount
 from zkcoord.zk.call import Call
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
@@ -252,7 +253,9 @@ class MultiEntry:
         for line, place in zip(self._lines, found, strict=True):
             for stray in place.strays if place else ():
                 self._link.discard(line.path(stray.node), self._epoch, _ignore)
-        if whole and self._asker.wanted():
+        if whole and any(p and ordering.exhausted(p.mine.sequence) for p in found):
+            self._wait_for_recount()
+        elif whole and self._asker.wanted():
             self._asker.entered([place for place in found if place is not None])
         elif whole:
             self.leave()
@@ -262,6 +265,17 @@ class MultiEntry:
             self._fail(error)
         else:
             self._removed()
+
+    def _wait_for_recount(self) -> None:
+        self._left = True
+        discard_all(self._link, self.mine, self._epoch, _ignore)
+        self.mine, self._created = [""] * len(self._lines), []
+        folders = [line.folder for line in self._lines]
+        Recount(self._link, self._epoch, folders, self._asker.wanted, self._return)
+
+    def _return(self) -> None:
+        self._left = False
+        self.enter()
 
     def _keep(self, paths: list[str]) -> None:
         """These nodes are ours, where none is known yet."""
