@@ -9,8 +9,10 @@ import pytest
 from zkcoord.errors import CandidateMissing, ConfigError, LeaseLost
 from zkcoord.recipes import Election, Leader, Leadership
 from zkcoord.zk import Session
+from zkcoord.zk.call import Call
 from zkcoord.zk.clock import now
 from zkcoord.zk.promise import Promise
+from zkcoord.zk.requests import Multi
 
 FOLDER = "/elections/boss"
 
@@ -133,6 +135,25 @@ def test_a_leader_whose_node_is_gone_hands_nothing_over(session: Session, other:
     with pytest.raises(LeaseLost, match="removed"):
         leader.transfer("c1")
     assert leader.lost.is_set()
+    c1.wait().release()
+
+
+def test_the_leader_stops_believing_before_anything_is_written(
+    session: Session, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = Election(session, "boss", label="c0").campaign(timeout=5)
+    (c1,) = line_up([other])
+    believed: list[float] = []
+    submit = session.link.submit
+
+    def spy(call: Call) -> None:
+        if isinstance(call.request, Multi):
+            believed.append(leader.valid_for())
+        submit(call)
+
+    monkeypatch.setattr(session.link, "submit", spy)
+    leader.transfer("c1")
+    assert believed == [0.0]
     c1.wait().release()
 
 
