@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from zkcoord.errors import LeaseLost, SessionClosed
 from zkcoord.recipes.metrics import Observation, tell
@@ -19,6 +19,8 @@ from zkcoord.zk.transaction import Transaction
 from zkcoord.zk.verbs import check_timeout
 
 _HINT = "stop the protected work; another may hold it already"
+
+LeaseT = TypeVar("LeaseT", bound="Lease")
 
 GiveBack = Callable[[str, Epoch, Callable[[bool], object]], None]
 """Gives a node up, from any thread: path, session, and what to call on the loop in the end."""
@@ -196,6 +198,17 @@ class Lease:
         except LeaseLost:
             if not quiet:
                 raise
+
+    def passed_on(self, kind: type[LeaseT], name: str, give_back: GiveBack) -> LeaseT:
+        """Another lease on the same node, for whoever is next."""
+        return kind(
+            self._link,
+            self._epoch,
+            path=self._absolute,
+            name=name,
+            token=self.token,
+            give_back=give_back,
+        )
 
     def abandon(self) -> None:
         """Nobody got it, or nobody wants it any more."""

@@ -16,6 +16,7 @@ from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.lock_delay import check_delay, give_back
 from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.revocation import OnRevoke, listening
+from zkcoord.recipes.sharing import check_handoffs, shares
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_name, check_path, join
@@ -53,11 +54,16 @@ class Lock:
             resources that cannot check tokens. It costs one more write for each acquire. All who
             use the lock should ask for it: others neither wait nor leave a mark. Whoever comes
             later waits from then on, since nobody knows how long ago the loss was.
+        local_handoffs: 0 to 10000. Above 0, waiters of one session share a node, and hand the lock
+            on among themselves so many times before others get it, without a request. They keep
+            their own order, but may overtake other processes' waiters, and have one token for all
+            of them: it does not fence them from each other. `on_position` and `on_revoke` are not
+            for them.
 
     Raises:
         NameRefused: the name cannot be part of a path.
-        ConfigError: there is no such layout, or the delay is out of range, or asked for in
-            another library's layout.
+        ConfigError: there is no such layout, a number is out of range, or the delay is asked for
+            in another library's layout.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class Lock:
         label: str = "",
         layout: Layout | LayoutName = "zkcoord",
         lock_delay: float = 0.0,
+        local_handoffs: int = 0,
     ) -> None:
         self.name = check_name(name, "lock name")
         self.session = session
@@ -77,6 +84,7 @@ class Lock:
         self._lock_delay = check_delay(lock_delay)
         if lock_delay and self._layout is not Layout.ZKCOORD:
             raise ConfigError(f"lock_delay: other libraries do not know it, layout {layout!r}")
+        self._handoffs = check_handoffs(local_handoffs)
         self._give_back = partial(give_back, session.link) if lock_delay else None
         self._label = label or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
@@ -130,7 +138,13 @@ class Lock:
         on_revoke: OnRevoke | None = None,
     ) -> Promise[Lease]:
         """The same, to be awaited or composed. Cancelling it gives up the request."""
-        return self._request(timeout, self._grant, on_position=on_position, on_revoke=on_revoke)
+        if not self._handoffs:
+            return self._request(timeout, self._grant, on_position=on_position, on_revoke=on_revoke)
+        if on_position is not None or on_revoke is not None:
+            raise ConfigError(
+                f"{self._what}: local_handoffs goes without on_position and on_revoke"
+            )
+        return self._shared(timeout)
 
     def hold(
         self,
@@ -162,30 +176,45 @@ class Lock:
         async def __aexit__(self, *_: object) -> None:
             pass
 
+    def _shared(self, timeout: float | None) -> Promise[Lease]:
+        """Wait together with others of this session."""
+        link = self.session.link
+        link.check_open()
+        if timeout is not None:
+            check_timeout(timeout)
+
+        def start() -> Promise[Lease]:
+            node = f"{self._what}: a node for waiters of one process"
+            return self._request(None, partial(self._grant, what=node), what=node)
+
+        asked = shares.of(link).ask(link, self._folder, self._what, self._handoffs, timeout, start)
+        return self._request(timeout, self._grant) if asked is None else asked
+
     def _request(
         self,
         timeout: float | None,
         make: Callable[[Epoch, str, int], Lease],
         *,
-        on_position: OnPosition | None,
-        on_revoke: OnRevoke | None,
+        on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
+        what: str = "",
     ) -> Promise[Lease]:
         if timeout is not None:
             check_timeout(timeout)
         link = self.session.link
         said = describe(self._label, revocable=on_revoke is not None)
-        line = Line(self._folder, self._what, said, layout=self._layout)
+        line = Line(self._folder, what or self._what, said, layout=self._layout)
         make = listening(link, make, on_revoke)
         return Acquisition(
             link, line, timeout, make, on_position=on_position, lock_delay=self._lock_delay
         ).begin()
 
-    def _grant(self, epoch: Epoch, path: str, token: int) -> Lease:
+    def _grant(self, epoch: Epoch, path: str, token: int, what: str = "") -> Lease:
         return Lease(
             self.session.link,
             epoch,
             path=path,
-            name=self._what,
+            name=what or self._what,
             token=token,
             give_back=self._give_back,
         )

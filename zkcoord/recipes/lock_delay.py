@@ -258,10 +258,7 @@ class Gate:
 
     def _pass(self) -> None:
         self._state = _State.PASSED
-        if self._leaving is not None:
-            self._end(self._leaving)
-        else:
-            self._done(None)
+        self._done(None)  # given up meanwhile, it leaves through here
 
     def _refused(self, error: CoordinationError | None) -> None:
         self._state = _State.SHUT
