@@ -175,7 +175,7 @@ def test_a_server_without_a_quorum_is_read_only_when_asked_for(trio: SpecialStac
     left, right, observer = trio.zookeepers
     root = trio.zookeeper + "/calm"
     states: list[str] = []
-    config = SessionConfig(timeout_s=4, read_only=True)
+    config = SessionConfig(timeout_s=6, read_only=True)
     with Session(root, config=config) as session:
         session.on_state(states.append)
         session.nodes.create("/a", b"1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 from collections.abc import Callable
 
@@ -75,6 +76,16 @@ def test_bounds_that_cannot_work_are_refused(fields: dict[str, object]) -> None:
         SessionConfig(**fields)  # type: ignore[arg-type]
 
 
+def watches_of(server: str) -> int:
+    """How many watches a server keeps, by its own word."""
+    host, port = server.split("/", maxsplit=1)[0].split(":")
+    with socket.create_connection((host, int(port)), 5) as link:
+        link.sendall(b"wchs")
+        link.shutdown(socket.SHUT_WR)
+        text = b"".join(iter(lambda: link.recv(4096), b"")).decode()
+    return int(text.rpartition("Total watches:")[2])
+
+
 def test_watches_that_come_and_go_leave_nothing(zookeeper: str) -> None:
     with Session(zookeeper, timeout=10) as session:
 
@@ -95,10 +106,11 @@ def test_watches_that_come_and_go_leave_nothing(zookeeper: str) -> None:
             gc.collect()
             return sum(isinstance(one, Follower) for one in gc.get_objects())
 
-        before = followers()
+        before, kept = followers(), watches_of(zookeeper)
         for _ in range(3):
             come_and_go()
         assert followers() == before
+        assert watches_of(zookeeper) == kept
         for number in range(100):
             session.nodes.create(f"/w{number}")
         session.nodes.sync()
