@@ -42,7 +42,7 @@ _HELD: tuple[Step, ...] = (("ask", 0), ("ask", 1))
 _ASKING: tuple[Step, ...] = (*_HELD, ("ask", 0), ("receive", 0))
 
 
-def _replace(owner: Any, name: str, value: Any) -> Patch:
+def replaced(owner: Any, name: str, value: Any) -> Patch:
     return lambda: mock.patch.object(owner, name, value)
 
 
@@ -179,7 +179,7 @@ def _unfollowed(self: Acquisition[Any]) -> None:
 
 def _whoever_owns_it(self: Entry, stat: Any, error: Any) -> None:
     if stat is not None:
-        stat = stat._replace(owner=self._epoch.id)
+        stat = stat.replaced(owner=self._epoch.id)
     _looked(self, stat, error)
 
 
@@ -197,29 +197,29 @@ def _adopting() -> Iterator[None]:
 
 MUTANTS = (
     Mutant("looks instead of writing again",
-           _replace(Entry, "_again", _look_instead_of_writing_again), ("liveness", "leftovers")),
-    Mutant("keeps strays", _replace(Entry, "_place", _keep_strays), ("leftovers", "liveness")),
-    Mutant("leaves before it knows", _replace(Entry, "leave", _leave_at_once), ("leftovers",)),
+           replaced(Entry, "_again", _look_instead_of_writing_again), ("liveness", "leftovers")),
+    Mutant("keeps strays", replaced(Entry, "_place", _keep_strays), ("leftovers", "liveness")),
+    Mutant("leaves before it knows", replaced(Entry, "leave", _leave_at_once), ("leftovers",)),
     Mutant("forgets the unknown create",
-           _replace(Entry, "leave", _forget_uncertainty), ("leftovers",)),
-    Mutant("deletes once", _replace(Link, "discard", _discard_once), ("leftovers", "liveness")),
+           replaced(Entry, "leave", _forget_uncertainty), ("leftovers",)),
+    Mutant("deletes once", replaced(Link, "discard", _discard_once), ("leftovers", "liveness")),
     Mutant("takes any end for its turn",
-           _replace(Acquisition, "_front_gone", _always_the_only_one), ("exclusion", "order")),
+           replaced(Acquisition, "_front_gone", _always_the_only_one), ("exclusion", "order")),
     Mutant("watches the head only",
-           _replace(ordering, "blocker", _head_only), ("exclusion", "order")),
-    Mutant("orders by text", _replace(ordering, "in_order", _by_text), ("exclusion", "order")),
+           replaced(ordering, "blocker", _head_only), ("exclusion", "order")),
+    Mutant("orders by text", replaced(ordering, "in_order", _by_text), ("exclusion", "order")),
     Mutant("adopts a foreign node", _adopting, ("exclusion", "order")),
     Mutant("xids start again",
-           _replace(ModelConnection, "xids_restart", True), ("leftovers", "liveness")),
+           replaced(ModelConnection, "xids_restart", True), ("leftovers", "liveness")),
     Mutant("believes until told",
-           _replace(lease_arithmetic.Belief, "over", _believe_until_told), ("exclusion",), _HELD),
+           replaced(lease_arithmetic.Belief, "over", _believe_until_told), ("exclusion",), _HELD),
     Mutant("reckons from the receipt",
-           _replace(ModelConnection, "acknowledged", _by_receipt), ("exclusion",),
+           replaced(ModelConnection, "acknowledged", _by_receipt), ("exclusion",),
            (*_ASKING, ("lag", 0))),
     Mutant("late answers renew",
-           _replace(lease_arithmetic.Belief, "acknowledge", _late_answers_renew), ("exclusion",),
+           replaced(lease_arithmetic.Belief, "acknowledge", _late_answers_renew), ("exclusion",),
            _ASKING),
     Mutant("trusts watches across links",
-           _replace(WatchTable, "reset", _silent_reset), ("liveness", "leftovers")),
-    Mutant("forgets a watch", _replace(Acquisition, "_leave", _unfollowed), ("leftovers",)),
+           replaced(WatchTable, "reset", _silent_reset), ("liveness", "leftovers")),
+    Mutant("forgets a watch", replaced(Acquisition, "_leave", _unfollowed), ("leftovers",)),
 )  # fmt: skip

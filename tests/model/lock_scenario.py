@@ -52,13 +52,21 @@ Rule = Callable[[Sequence[Any]], str]
 
 @dataclass(slots=True)
 class Client:
-    """One process with one session."""
+    """One process with one session.
+
+    Attributes:
+        told: everything that reached it. released: whether it ever gave anything back.
+        doomed: its session was ended by itself or from elsewhere, so what it believes to hold is
+            no longer known to be its own.
+    """
 
     number: int
     session: Session
     wishes: Sequence[Wish]
     requests: list[Request] = field(default_factory=list)
-    told: list[object] = field(default_factory=list)  # everything that reached it
+    told: list[object] = field(default_factory=list)
+    released: bool = False
+    doomed: bool = False
 
     def held(self) -> list[int]:
         return [i for i, r in enumerate(self.requests) if r.granted and not r.finished]

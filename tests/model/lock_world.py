@@ -18,7 +18,7 @@ from zkcoord.recipes.contenders import read_identity
 
 Step = tuple[str, int]
 ROUNDS_MAX = 600
-FAULTS = ("cut", "expire", "silence", "lag", "elect", "reap")
+FAULTS = ("cut", "expire", "silence", "lag", "elect", "reap", "close", "kick")
 LAG_S = TIMEOUT_S / 2
 
 
@@ -64,9 +64,13 @@ class World:
         number, link = client.number, connection(client.session)
         found: list[Step] = []
         wire = link.wire
+        if link.ended:
+            return []
         if wire is None or wire.closed:
             if wire is not None:
                 found.append(("notice", number))
+                if wire.down:
+                    found.append(("deliver", number))
             else:
                 found += [
                     ("connect", number * 10 + server)
@@ -81,7 +85,7 @@ class World:
             if self.left.get("cut"):
                 found.append(("cut", number))
         asked = len(client.requests)
-        if asked < len(client.wishes):
+        if asked < len(client.wishes) and not client.session.link.closed:
             found.append(("ask", number))
         found += [("release", number * 10 + index) for index in client.held()]
         found += [
@@ -93,8 +97,10 @@ class World:
             found.append(("timer", number))
         if self._believes(client):
             found += [(kind, number) for kind in ("silence", "lag") if self.left.get(kind)]
-        if self.left.get("expire") and self._expirable(client):
-            found.append(("expire", number))
+        if self._expirable(client):
+            found += [(kind, number) for kind in ("expire", "kick") if self.left.get(kind)]
+        if self.left.get("close") and not client.session.link.closed:
+            found.append(("close", number))
         return found
 
     def _believes(self, client: Client) -> bool:
@@ -186,6 +192,7 @@ class World:
         client = self.clients[number // 10]
         request = client.requests[number % 10]
         self._told(client, ("release", number, Clock.now))
+        client.released = True
         request.release()
         self._settle(client)
 
@@ -221,6 +228,19 @@ class World:
         client = self.clients[number]
         self._until(client.session.valid_until, without=client)
         self._run_timers(client)
+
+    def _kick(self, number: int) -> None:
+        """Somebody ends the session from elsewhere; its client learns of it when it is told."""
+        self.ensemble.end(connection(self.clients[number].session).session)
+        self.clients[number].doomed = True
+
+    def _close(self, number: int) -> None:
+        """Its own client ends the session."""
+        client = self.clients[number]
+        self._told(client, ("close", Clock.now))
+        client.session.link.close()
+        client.doomed = True
+        self._settle(client)
 
     def _lag(self, number: int) -> None:
         """Nothing moves between this client and its server for a while."""
@@ -259,7 +279,9 @@ class World:
             for request in client.requests:
                 if request.granted and request not in self._grants:
                     self._granted(request)
-                if request.granted and request.believed():
+                    if client.doomed and not client.released:
+                        self.wrong.append("exclusion: granted because its own session ended")
+                if request.granted and request.believed() and not client.doomed:
                     held.append(request.what)
         verdict = self.scenario.rule(held)
         if verdict:
@@ -359,6 +381,8 @@ class World:
             epoch = link.epoch
             if len(link.watches):
                 wrong.append("leftovers: watches in the client")
+            if connection(client.session).ended:
+                continue
             if epoch is not None and (
                 epoch.ephemeral_bytes
                 or epoch.successors

@@ -29,7 +29,7 @@ from zkcoord.zk import Session, clock, link
 from zkcoord.zk.call import Call
 from zkcoord.zk.loop import Timer, run
 from zkcoord.zk.outbox import Outbox
-from zkcoord.zk.requests import Exists
+from zkcoord.zk.requests import Close, Exists
 from zkcoord.zk.translate import LinkDropped, from_code
 
 assert zkcoord.recipes  # imported, so that its modules are found below
@@ -130,6 +130,9 @@ class ModelConnection:
         self._inflight: deque[Call] = deque()
         self._xid = 0
         self._abandoned = 0
+        self._closing = False
+        self._closed_by = 0
+        self.ended = False
 
     # --- the link's side ---
 
@@ -146,7 +149,8 @@ class ModelConnection:
     def abandon(self, session: int) -> None:
         self._abandoned = session
 
-    def close_session(self) -> None: ...
+    def close_session(self) -> None:
+        self._closing = True
 
     # --- the world's side ---
 
@@ -177,6 +181,8 @@ class ModelConnection:
             error = LinkDropped(f"{call.what}: {reason}", sent=True)
             self.owner.reply(call, None, error)
         self.owner.link_down(reason)
+        if self._closing:
+            self._end()
 
     def deliver(self, ensemble: Ensemble) -> None:
         """Take the next frame from the link."""
@@ -186,6 +192,9 @@ class ModelConnection:
             self.owner.event(told.result)
             return
         self.seen = max(self.seen, told.zxid)
+        if told.xid == self._closed_by:
+            self.drop(ensemble, "closed")
+            return
         if not self._inflight or self._inflight[0].xid != told.xid:
             self.drop(ensemble, f"xid {told.xid} was not asked for")
             return
@@ -217,7 +226,19 @@ class ModelConnection:
                 self._inflight.append(call)
                 self.wire.up.append((call.xid, call.request))
             elif not self._turn():
+                self._close()
                 break
+
+    def _close(self) -> None:
+        """All is sent: close the session, if that is wanted."""
+        if self._closing and not self._closed_by and self.wire is not None:
+            self._closed_by = self._xid + 1
+            self.wire.up.append((self._closed_by, Close()))
+
+    def _end(self) -> None:
+        self.ended = True
+        self._outbox.end()
+        self.owner.ended()
 
     def _turn(self) -> bool:
         """Run all that is posted; whether anything was."""

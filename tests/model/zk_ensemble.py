@@ -88,8 +88,8 @@ class Ensemble:
             seed[path] = Znode(0, 0, b"", container=path.count("/") > 1)
             if path.count("/") > 1:
                 seed[path].cversion = counter
-        self._seed = seed
         self.head = seed.copy()  # all that was proposed
+        self.head.proposed = True
         self.trees = [seed.copy() for _ in range(servers)]
         self.applied = [0] * servers
         self.log: list[Txn] = []
@@ -132,14 +132,14 @@ class Ensemble:
         if wire in self.wires:
             self.wires.remove(wire)
 
-    def end(self, session: int) -> None:
+    def end(self, session: int, xid: int = 0) -> None:
         """The leader ends a session: it expired, or asked to be closed."""
         tracked = self.sessions[session]
         if not tracked.closing:
             tracked.closing = True
             doomed = [path for path, node in self.head.items() if node.owner == session]
             deltas = tuple(("deleted", path, None) for path in doomed)
-            self._append(session, 0, deltas, None, 0, closes=True)
+            self._append(session, xid, deltas, None, 0, closes=True)
 
     def reap(self, path: str) -> None:
         """The leader removes a container whose children have gone."""
@@ -170,7 +170,7 @@ class Ensemble:
             self._append(session, xid, (), None, SESSION_EXPIRED)
             return
         if isinstance(request, Close):
-            self.end(session)
+            self.end(session, xid)
             return
         zxid = self._zxid + 1
         try:
@@ -194,8 +194,10 @@ class Ensemble:
     def commit(self) -> None:
         """The next proposal has its quorum; the leader applies it."""
         self.committed += 1
-        if self.applied[0] < self.committed:
-            self.apply(0)
+        self.apply(0)
+        if self.committed == len(self.log):
+            for path, node in self.trees[0].items():
+                self.head[path].cversion = node.cversion
 
     def apply(self, server: int) -> None:
         """A server applies the next committed transaction and tells whom it concerns."""
@@ -210,18 +212,19 @@ class Ensemble:
         for wire in here:
             if wire.session != txn.session:
                 continue
-            if txn.closes:
-                self.part(wire)
-            elif wire.pending and wire.pending[0][0] == txn.xid and txn.xid:
+            if wire.pending and wire.pending[0][0] == txn.xid and txn.xid:
                 xid, _ = wire.pending.popleft()
                 wire.down.append(Told(xid, txn.result, txn.code, txn.zxid))
                 self._carry_on(wire)
+            if txn.closes:  # what was sent before still arrives
+                self.part(wire)
 
     def elect(self, kept: int) -> None:
         """Another leader: of the proposals on their way only the first `kept` survive."""
         del self.log[self.committed + kept :]
-        self.head = self._seed.copy()
-        for txn in self.log:
+        self.head = self.trees[0].copy()
+        self.head.proposed = True
+        for txn in self.log[self.committed :]:
             self.head.apply(txn)
         self._zxid = (self._zxid // EPOCH_ZXIDS + 1) * EPOCH_ZXIDS
         closed = {txn.session for txn in self.log if txn.closes}

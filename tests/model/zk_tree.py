@@ -23,6 +23,7 @@ from zkcoord.zk.requests import (
 
 NO_NODE, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -103, -110, -111
 ROLLED_BACK = -2
+COUNTER_MAX = 2**31 - 1
 
 
 class RefusedError(Exception):
@@ -66,14 +67,20 @@ def parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def sequence_text(number: int) -> str:
-    """What Java's ``%010d`` makes of a signed 32-bit counter."""
-    signed = (number + 2**31) % 2**32 - 2**31
-    return f"{signed:010d}"
+def signed(number: int) -> int:
+    """What Java keeps of it in 32 bits."""
+    return (number + 2**31) % 2**32 - 2**31
 
 
 class Tree(dict[str, Znode]):
-    """The znodes of one server, by path."""
+    """The znodes of one server, by path.
+
+    The number of a sequential node is its parent's child counter, 32 bits with a sign. What the
+    leader proposes wraps at the end; what a server has applied never counts down, and stays there:
+    once nothing is outstanding the last number is given out again and again, to everybody.
+    """
+
+    proposed = False
 
     def children(self, path: str) -> list[str]:
         stem = path.rstrip("/") + "/"
@@ -84,8 +91,8 @@ class Tree(dict[str, Znode]):
             if kind == "created":
                 self[path] = replace(what)
                 above = self.get(parent(path))
-                if above is not None:
-                    above.cversion += 1
+                if above is not None and (self.proposed or above.cversion < COUNTER_MAX):
+                    above.cversion = signed(above.cversion + 1)
             elif kind == "deleted":
                 self.pop(path, None)
             else:
@@ -150,7 +157,7 @@ def _create(tree: Tree, session: int, zxid: int, request: Any) -> tuple[Any, Any
     if above is None:
         raise RefusedError(NO_NODE)
     if flags & SEQUENTIAL:
-        path += sequence_text(above.cversion)
+        path += f"{above.cversion:010d}"
     if path in tree:
         raise RefusedError(NODE_EXISTS)
     owner = session if flags & EPHEMERAL else 0

@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -82,6 +83,7 @@ class Place(NamedTuple):
     behind: int = 0
 
 
+@lru_cache(maxsize=1024)
 def encode_session(session: int) -> str:
     """A session id as eleven letters that are safe in a znode's name."""
     raw = (session % (1 << 64)).to_bytes(8, "big")

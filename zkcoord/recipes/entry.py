@@ -273,11 +273,10 @@ class Entry:
     def _not_created(self, error: CoordinationError) -> None:
         if self._queue is not None:
             self._queue.not_seen(self)
+            self._queue.forget()
         if not self._uncertain and not self._asker.wanted():
             self.leave()
         elif isinstance(error, NodeMissing):
-            if self._queue is not None:
-                self._queue.forget()  # another folder will count anew
             self._wait_for_folder()
         else:
             self._trouble(error, self._again)
@@ -349,7 +348,7 @@ class Entry:
             return
         self._asker.placed(found)
         if self._queue is not None and found.position:
-            self._queue.crowded = True
+            self._queue.waits(self)
 
     def _wait_for_recount(self, found: Place) -> None:
         self._epoch.hold(self._line.path(found.mine.node), self._room)

@@ -39,11 +39,15 @@ class Member(Protocol):
 class SharedQueue:
     """A folder's queue, as long as somebody of the session is in it.
 
+    What is known of it counts only while a node of somebody who waits stands in the folder. An
+    empty folder may be removed by the server and made anew, and then it counts from 0 again.
+
     Attributes:
         crowded: whether somebody had to wait.
     """
 
     __slots__ = (
+        "_anchors",
         "_asking",
         "_epoch",
         "_folder",
@@ -61,6 +65,7 @@ class SharedQueue:
         self._folder = folder
         self._known = KnownQueue()
         self._members: set[Member] = set()
+        self._anchors: set[Member] = set()
         self._lister: Member | None = None
         self._needy: list[Member] = []
         self._asking = False
@@ -86,8 +91,16 @@ class SharedQueue:
         """One less."""
         self.not_seen(member)
         self._members.discard(member)
+        self._anchors.discard(member)
+        if not self._anchors:
+            self._known.forget()
         if not self._members and self._epoch.queues.get(self._folder) is self:
             del self._epoch.queues[self._folder]
+
+    def waits(self, member: Member) -> None:
+        """A member stands in the folder, behind others."""
+        self._anchors.add(member)
+        self.crowded = True
 
     def must_list(self, member: Member, *, exclusive: bool) -> bool:
         """Whether this member lists in its own flight. From any thread.
@@ -121,7 +134,7 @@ class SharedQueue:
 
     def append(self, contender: Contender) -> Place | None:
         """The place of one of us who has just come in, if it is known without a listing."""
-        return self._known.append(contender)
+        return self._known.append(contender) if self._anchors else None
 
     def look(self, member: Member) -> None:
         """Tell its place by the next listing."""

@@ -39,9 +39,11 @@ def from_wire(entries: tuple[Acl, ...]) -> tuple[AclEntry, ...]:
 
 def stamp(request: Request, acl: tuple[Acl, ...]) -> None:
     """Give the access list to every node that the request creates."""
-    for part in request.operations if isinstance(request, Multi) else (request,):
-        if isinstance(part, Create | CreateContainer):
-            part.acl = acl
+    if isinstance(request, Multi):
+        for part in request.operations:
+            stamp(part, acl)
+    elif isinstance(request, (Create, CreateContainer)):
+        request.acl = acl
 
 
 @dataclass(slots=True)

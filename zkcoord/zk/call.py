@@ -12,27 +12,36 @@ Reply = Callable[[Any, CoordinationError | None], object]
 
 
 class Call:
-    """One request on its way. `on_reply(result, error)` runs once, on the owner's loop."""
+    """One request on its way. `on_reply(result, error)` runs once, on the owner's loop.
 
-    __slots__ = ("abandoned", "on_reply", "request", "sent", "session", "watch", "what", "xid")
+    Args:
+        what: the request in words, or what makes them: most requests need none.
+    """
+
+    __slots__ = ("_what", "abandoned", "on_reply", "request", "sent", "session", "watch", "xid")
 
     def __init__(
         self,
         request: Request,
         on_reply: Reply,
-        what: str,
+        what: str | Callable[[], str],
         *,
         session: int | None = None,
         watch: Callable[[CoordinationError | None], None] | None = None,
     ) -> None:
         self.request = request
         self.on_reply = on_reply
-        self.what = what
+        self._what = what
         self.session = session
         self.watch = watch  # registers the local side of a watch, before on_reply
         self.sent = 0.0
         self.xid = 0
         self.abandoned = False  # not sent any more if it has not been
+
+    @property
+    def what(self) -> str:
+        """The request in words, for messages."""
+        return self._what if isinstance(self._what, str) else self._what()
 
 
 class Owner(Protocol):
@@ -41,8 +50,11 @@ class Owner(Protocol):
     def welcome(self) -> None:
         """The connection's thread begins."""
 
-    def turn(self) -> None:
-        """The connection's thread has told all it knows and may run what follows from it."""
+    def turn(self, *, again: bool = False) -> bool:
+        """The connection's thread has told all it knows and may run what follows from it.
+
+        With `again` it comes back soon; then the answer says whether something is left to run.
+        """
 
     def established(self, session: int, timeout: float, sent: float) -> None:
         """A link stands and is authenticated; `sent` is when its handshake was sent."""

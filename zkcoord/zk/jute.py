@@ -6,6 +6,7 @@ Source: ``zookeeper.jute`` of Apache ZooKeeper 3.9.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 INT = struct.Struct("!i")
@@ -33,6 +34,7 @@ def write_buffer(data: bytes | None) -> bytes:
     return INT.pack(-1) if data is None else INT.pack(len(data)) + data
 
 
+@lru_cache(maxsize=64)
 def write_acl(entries: tuple[Acl, ...]) -> bytes:
     """An access list."""
     return INT.pack(len(entries)) + b"".join(

@@ -43,6 +43,7 @@ _kazoo_log = logging.getLogger("zkcoord.kazoo")  # what matters of it is said by
 _kazoo_log.setLevel(logging.CRITICAL)
 
 _GUEST_S = 0.01
+_SLICE_S = 0.02
 
 Listener = Callable[[str], object]
 
@@ -167,9 +168,9 @@ class Link(Homebound):
         """The thread begins."""
         self.loop.welcome()
 
-    def turn(self) -> None:
-        """Run what follows from the news, but not for so long that pings are late."""
-        self.loop.turn(_GUEST_S)
+    def turn(self, *, again: bool = False) -> bool:
+        """Run what follows from the news, but not for so long that requests and pings wait."""
+        return self.loop.turn(_SLICE_S if again else _GUEST_S, again=again)
 
     def established(self, session: int, timeout: float, sent: float) -> None:
         """A link stands."""
@@ -326,7 +327,10 @@ class Link(Homebound):
     ) -> Call:
         """A call for `submit`: the reply may come before `submit` returns."""
         stamp(request, self.acl)
-        what = f"{verb or type(request).__name__} {self.named(request.path)}"
+
+        def what() -> str:
+            return f"{verb or type(request).__name__} {self.named(request.path)}"
+
         return Call(request, on_reply, what, session=None if epoch is None else epoch.id)
 
     def call(

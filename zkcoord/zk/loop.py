@@ -130,10 +130,17 @@ class Loop(Homebound):
         """The calling thread promises to call `turn` soon after every `post` of its own."""
         self._guest = threading.get_ident()
 
-    def turn(self, seconds: float = math.inf) -> None:
+    def turn(self, seconds: float = math.inf, *, again: bool = False) -> bool:
         """Run what is posted, unless another thread is at it: that one will.
 
         After so many seconds what is left is handed to the loop's own thread.
+
+        Args:
+            seconds: how long.
+            again: the caller will take another turn soon, so nothing is handed over.
+
+        Returns:
+            Whether time was up before everything had run.
         """
         while self._items and self._turn.acquire(blocking=False):
             try:
@@ -143,8 +150,10 @@ class Loop(Homebound):
             finally:
                 self._turn.release()
             if self._items and seconds != math.inf:
-                self._wake.put(True)
-                return
+                if not again:
+                    self._wake.put(True)
+                return True
+        return False
 
     def stop(self) -> None:
         """End the thread once everything posted before has run."""

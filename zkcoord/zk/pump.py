@@ -66,6 +66,7 @@ class Pump(Handshake):
         self._pinged = 0.0
         self._written = 0.0
         self._ping_sent: float | None = None
+        self._answered = 0.0
         self._read_only_until: float | None = None
         self._timeout = config.timeout_s
         self._closing: Call | None = None
@@ -87,7 +88,7 @@ class Pump(Handshake):
             selector.register(wake, selectors.EVENT_READ)
             writing = False
             while True:
-                self._owner.turn()
+                busy = self._owner.turn(again=True)  # no other thread takes over
                 if self._abandoned is not None and self._abandoned == self.client._session_id:  # noqa: SLF001
                     self._farewell()
                     raise SessionExpiredError("given up")
@@ -98,7 +99,8 @@ class Pump(Handshake):
                     writing = not writing
                     mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
                     selector.modify(link, mask)
-                for key, mask in selector.select(self._pulse()):
+                pause = self._pulse()
+                for key, mask in selector.select(0 if busy else pause):
                     if key.fileobj is wake:
                         self._outbox.heard(self._read_sock)
                     elif mask & selectors.EVENT_READ and self._receive():
@@ -185,6 +187,15 @@ class Pump(Handshake):
             if len(chunk) < _CHUNK and self._config.tls is None:
                 break
         self._heard = now()
+        self._answered = 0.0
+        try:
+            return self._frames()
+        finally:
+            if self._answered:
+                self._acknowledged(self._answered)
+
+    def _frames(self) -> bool:
+        """Hand on what has come in whole; True when the session was closed."""
         buffer, offset = bytes(self._in), 0
         while len(buffer) - offset >= _INT.size:
             (length,) = _INT.unpack_from(buffer, offset)
@@ -203,7 +214,7 @@ class Pump(Handshake):
         xid, zxid, code = _HEADER.unpack_from(frame, 0)
         if xid == _PING_XID:
             if self._ping_sent is not None:
-                self._acknowledged(self._ping_sent)
+                self._answered = max(self._answered, self._ping_sent)
                 self._ping_sent = None
             return False
         if xid == _WATCH_XID:
@@ -215,7 +226,7 @@ class Pump(Handshake):
             raise ConnectionDropped(f"a reply to xid {xid} that was not asked for")
         call = self._inflight.popleft()
         if code not in {SESSION_EXPIRED, SESSION_MOVED}:
-            self._acknowledged(call.sent)
+            self._answered = max(self._answered, call.sent)
         if call is self._closing:
             return True
         error = self._answer(call, code, frame)

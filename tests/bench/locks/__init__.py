@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.bench.locks.handoff import hand_off
 from tests.bench.locks.many import many
 from tests.bench.locks.measuring import Row
+from tests.bench.locks.permits import semaphore
 from tests.bench.locks.uncontended import far, local
 from tests.bench.locks.waiters import waiters
 
@@ -16,6 +17,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "local": local,
     "many": many,
     "hand-off": hand_off,
+    "semaphore": semaphore,
     "waiters": waiters,
 }
 OUTPUT = Path("build") / "bench-locks.json"

@@ -6,15 +6,18 @@ import threading
 import time
 from collections import deque
 from contextlib import ExitStack
+from typing import Any
 
 from tests.bench.locks import wire
 from tests.bench.locks.measuring import Goal, Row, Series, kazoo_client, servers, taking_turns
 from tests.bench.locks.rivals import curator, where_it_runs
 from zkcoord import Lock, Session
+from zkcoord.zk.requests import EPHEMERAL, SEQUENTIAL, Create, Delete
 
 LOCKS = 64
 CEILING = "ceiling: create + delete"
-WITH_LISTING = "floor: a lock's three requests"
+BARE = "bare socket: create + delete"
+BARE_LISTING = "bare socket: create + list + delete"
 
 
 def ours(session: Session) -> Series:
@@ -42,6 +45,42 @@ def ours(session: Session) -> Series:
         begun = time.perf_counter()
         for lock in locks:
             again(lock)
+        assert ended.wait(120)
+        return total / (time.perf_counter() - begun)
+
+    return lambda count: [once(count)]
+
+
+def ceiling(session: Session) -> Series:
+    """As many nodes at a time, created and deleted on our session, and no lock around them."""
+    folders = [f"/bench-ceiling/{number}" for number in range(LOCKS)]
+    session.nodes.create("/bench-ceiling", b"")
+    for folder in folders:
+        session.nodes.create(folder, b"")
+    link = session.link
+
+    def once(total: int) -> float:
+        left, ended = [total, LOCKS], threading.Event()
+
+        def again(folder: str) -> None:
+            def made(result: Any, _: object) -> None:
+                link.call(Delete(result[0]), deleted)
+
+            def deleted(_: object, __: object) -> None:
+                left[0] -= 1
+                if left[0] >= LOCKS:
+                    again(folder)
+                else:
+                    left[1] -= 1
+                    if not left[1]:
+                        ended.set()
+
+            node = Create(f"{folder}/xAAAAAAAAAAA.0.", b"x" * 60, EPHEMERAL | SEQUENTIAL)
+            link.call(node, made)
+
+        begun = time.perf_counter()
+        for folder in folders:
+            again(folder)
         assert ended.wait(120)
         return total / (time.perf_counter() - begun)
 
@@ -108,8 +147,9 @@ def many() -> Row:
     with ExitStack() as stack:
         hosts = stack.enter_context(servers(1)).zookeeper
         works = {
-            CEILING: bare(stack.enter_context(wire.Wire(hosts)), listing=False),
-            WITH_LISTING: bare(stack.enter_context(wire.Wire(hosts)), listing=True),
+            BARE: bare(stack.enter_context(wire.Wire(hosts)), listing=False),
+            BARE_LISTING: bare(stack.enter_context(wire.Wire(hosts)), listing=True),
+            CEILING: ceiling(stack.enter_context(Session(hosts, timeout=10))),
             "zkcoord": ours(stack.enter_context(Session(hosts, timeout=10))),
             "kazoo": kazoos(stack.enter_context(kazoo_client(hosts))),
         }
@@ -124,6 +164,8 @@ def many() -> Row:
         spreads = taking_turns(works, 2560, warm_up=1280)
     what = f"{LOCKS} locks at once on one session, acquired and released again and again"
     row = Row(f"{LOCKS} locks at once", what, "a second", spreads, notes=notes)
-    share = spreads["zkcoord"].p50 / spreads[CEILING].p50
-    row.goals.append(Goal("of the ceiling", share, 0.8))
+    row.goals += [
+        Goal(f"of {name}", spreads["zkcoord"].p50 / spreads[name].p50, 0.8)
+        for name in (CEILING, BARE)
+    ]
     return row
