@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from zkcoord.errors import NodeMissing
 from zkcoord.local import Proxy
 from zkcoord.recipes import Lock
@@ -25,7 +27,10 @@ def nodes(session: Session) -> list[str]:
         return []
 
 
-def test_a_link_that_breaks_after_any_byte_is_no_unclean_end(zookeeper: str) -> None:
+@pytest.mark.parametrize("direction", ["down", "up"])
+def test_a_link_that_breaks_after_any_byte_is_no_unclean_end(
+    zookeeper: str, direction: str
+) -> None:
     host, chroot = zookeeper.split("/")
     with (
         Proxy(host) as proxy,
@@ -34,12 +39,12 @@ def test_a_link_that_breaks_after_any_byte_is_no_unclean_end(zookeeper: str) -> 
     ):
         lock = Lock(session, "gpu", lock_delay=60)
         lock.acquire(timeout=10).release(timeout=10)
-        before = proxy.bytes_down
+        before = proxy.bytes_down if direction == "down" else proxy.bytes_up
         lock.acquire(timeout=10).release(timeout=10)
-        whole = proxy.bytes_down - before
+        whole = (proxy.bytes_down if direction == "down" else proxy.bytes_up) - before
         cuts = 0
         for count in range(0, whole + 1, max(1, whole // 25)):
-            done = proxy.cut_after(count, direction="down")
+            done = proxy.cut_after(count, direction=direction)  # type: ignore[arg-type]
             lease = lock.acquire(timeout=10)
             lease.check()
             lease.release(timeout=10)
