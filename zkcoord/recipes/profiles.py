@@ -43,9 +43,10 @@ class Profile(
     data: bytes = b""
 
     def __post_init__(self) -> None:
-        if isinstance(self.capabilities, str) or len(self.capabilities) > CAPABILITIES_MAX:
+        names: object = self.capabilities
+        if not isinstance(names, tuple | list) or len(names) > CAPABILITIES_MAX:
             raise ConfigError(f"profile: capabilities: at most {CAPABILITIES_MAX} names")
-        for name in self.capabilities:
+        for name in names:
             if not isinstance(name, str) or not _CAPABILITY.fullmatch(name):
                 raise ConfigError(f"profile: capability {name!r}: letters, digits and _.:/=+-")
         check_amount("profile: capacity", self.capacity)
