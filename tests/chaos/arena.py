@@ -4,6 +4,7 @@ partitions between its servers."""
 from __future__ import annotations
 
 import shlex
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.chaos.interposing import interposer
+from tests.chaos.snapshots import newest, set_sequence
 from zkcoord.local import Proxy, Stack, probe
 from zkcoord.local.servers import ZooKeeperServer
 
@@ -162,6 +164,30 @@ class Arena:
     def set_clock(self, server: ZooKeeperServer, seconds: int) -> None:
         """Let its wall clock jump by so much from the true time."""
         (server.folder / "clock").write_text(str(seconds))
+
+    def set_sequence(self, path: str, number: int) -> None:
+        """Let the next sequential child of `path` get `number`. All servers start again."""
+        self._restart()  # who leads then writes a snapshot of everything
+        leader = self.leader()
+        self._stop()
+        set_sequence(newest(leader.folder), path, number)
+        for server in self.servers:
+            if server is not leader:
+                shutil.rmtree(server.folder / "data" / "version-2")  # it is sent the leader's
+        self._start()
+
+    def _restart(self) -> None:
+        self._stop()
+        self._start()
+
+    def _stop(self) -> None:
+        for server in self.servers:
+            server.stop()
+
+    def _start(self) -> None:
+        for server in self.servers:
+            server.launch()
+        self._stack.wait_ready()
 
     def isolate(self, server: ZooKeeperServer) -> None:
         """Cut a server off from the two others; clients still reach it."""

@@ -13,7 +13,7 @@ from tests.chaos.actors import Stuck
 from tests.chaos.arena import Arena
 from tests.chaos.interposing import interposer
 from tests.chaos.stage import KAZOO, OURS, SUBJECTS, UNGUARDED, Stage, Subject
-from tests.chaos.stories import crowds, cutoff, processes, servers
+from tests.chaos.stories import commands, crowds, cutoff, processes, servers
 from tests.histories.rules import Violation
 
 Tell = Callable[[Stage], None]
@@ -81,11 +81,13 @@ STORIES = [
     Story("T13", processes.t13_callbacks_that_lock, convicts=("kazoo",)),
     Story("T14", processes.t14_forked_while_holding, convicts=("kazoo",)),
     Story("T15", processes.t15_many_that_come_to_nothing, slice=0.02, convicts=("kazoo",)),
+    Story("T16", servers.t16_the_counter_ends, "own", convicts=("kazoo",)),
     Story("T17", crowds.t17_what_it_costs, convicts=("kazoo",)),
     Story("T18", crowds.t18_a_herd, convicts=("kazoo",)),
     Story("T19", cutoff.t19_whatever_the_network_does, convicts=("told",)),
     Story("T20", crowds.t20_several_locks_at_once, subjects=(OURS,)),
-    Story("mix", crowds.mixed_faults),
+    Story("T22", commands.t22_a_command_under_a_lock, subjects=(OURS,)),
+    Story("mix", crowds.mixed_faults, convicts=("kazoo", "told")),
     Story("mix", crowds.mixed_faults_of_servers, "own"),
     Story("mix", crowds.mixed_readers_and_writers, subjects=(OURS,)),
     Story("mix", crowds.mixed_permits, subjects=(OURS,)),

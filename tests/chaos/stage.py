@@ -142,6 +142,15 @@ class Stage:
         """How often something is done in a story of this size."""
         return max(1, round(count * self.size))
 
+    @property
+    def folder_path(self) -> str:
+        """The lock's folder."""
+        return f"{self.root}/{self.name}"
+
+    def ensure_folder(self) -> None:
+        """Make it before anybody asks."""
+        self._client.ensure_path(self.folder_path)
+
     def has_permits(self, count: int) -> None:
         """It is about a semaphore."""
         self.root = "/semaphores"

@@ -1,4 +1,5 @@
-"""Stories of servers that are slow, killed, frozen, cut off from each other: T3, T7, T8, T10."""
+"""Stories of servers that are slow, killed, frozen, cut off from each other: T3, T7, T8, T10,
+and T16: servers that have counted to the end."""
 
 from __future__ import annotations
 
@@ -133,3 +134,30 @@ def _frozen(stage: Stage, timeouts: float) -> None:
     home.resume()
     stage.passes(1.0)
     holder.keeps_it("two other servers could be reached all the time")
+
+
+def t16_the_counter_ends(stage: Stage) -> None:
+    """The folder's counter of sequential nodes is near its end, 2^31 - 1. Clients ask one after
+    the other across it: one holds at a time, and all get in."""
+    stage.ensure_folder()
+    stage.arena.set_sequence(stage.folder_path, 2**31 - 4)
+    crew = [stage.contender(f"client-{number}", timeout=10.0) for number in range(8)]
+    for place, client in enumerate(crew, 1):
+        client.asks()
+        if place <= 3:
+            stage.waits_in_line(place)
+        else:
+            stage.passes(0.2)
+    for _ in range(200):
+        holding = [client for client in crew if client.has_it]
+        for client in holding:
+            client.adds()
+            client.lets_go()
+        if all(client.has("released") for client in crew):
+            break
+        stage.passes(0.1)
+    if not all(client.has("released") for client in crew):
+        stage.claim("C4", "somebody never gets in once the counter has ended")
+    for client in crew:
+        client.works()
+    stage.passes(2.0)
