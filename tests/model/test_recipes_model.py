@@ -142,7 +142,7 @@ def ending(kind: str, end: str) -> list[str]:
 
 
 def test_taking_ones_own_end_for_a_grant_is_found() -> None:
-    with replaced(Acquisition, "_went_alone", lambda _: True)():
+    with replaced(Acquisition, "_went_alone", lambda *_: True)():
         assert any("its own session ended" in text for text in ending("lock", "kick"))
 
 

@@ -228,20 +228,10 @@ class Acquisition(Waiting[LeaseT]):
             self._ask()
 
     def _front_gone(self) -> None:
-        if self._last_in_front and self._went_alone():
+        if self._last_in_front and self._went_alone(self._watched):
             self._grant()
         elif self._entry is not None:
             self._entry.look()
-
-    def _went_alone(self) -> bool:
-        """Whether our own node is there still, as far as the end of the watched one tells.
-
-        Nodes of one session go in one instant when somebody ends it from elsewhere.
-        """
-        epoch, contender = self._epoch, ordering.parse(self._watched.rpartition("/")[2])
-        if epoch is None or contender is None or self._watched in epoch.leaving:
-            return True
-        return contender.owner != ordering.encode_session(epoch.id)
 
     def _grant(self) -> None:
         if self._entry is not None:

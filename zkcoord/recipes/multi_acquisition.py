@@ -118,7 +118,7 @@ class MultiAcquisition(Waiting[LeaseT]):
 
     def cleared(self, front: _Front) -> None:
         """Whom we watched in one line is gone."""
-        if front.last:
+        if front.last and self._went_alone(front.watched):
             front.clear = True
             self._check()
         elif self._entry is not None:
@@ -156,12 +156,12 @@ class _Front:
     """Who is in front of us in one line.
 
     Attributes:
-        clear: nobody is. last: nobody is in front of whom we watch.
+        clear: nobody is. watched: whom we watch. last: nobody is in front of that one.
     """
 
     def __init__(self, owner: MultiAcquisition[Any], index: int) -> None:
         self._owner = owner
-        self._watched = ""
+        self.watched = ""
         self.index = index
         self.clear = False
         self.last = False
@@ -172,16 +172,16 @@ class _Front:
         self.clear = blocked is None
         if blocked is not None:
             contender, self.last = blocked
-            self._watched = line.path(contender.node)
+            self.watched = line.path(contender.node)
             self._ask()
 
     def forget(self) -> None:
         """It does not matter any more."""
-        if self._watched:
-            self._owner.link.watches.forget(WATCH_DATA, self._watched, self._fired)
+        if self.watched:
+            self._owner.link.watches.forget(WATCH_DATA, self.watched, self._fired)
 
     def _ask(self) -> None:
-        exists = Exists(self._watched, watch=True)
+        exists = Exists(self.watched, watch=True)
         owner = self._owner
         owner.link.watches.watch(exists, self._fired, self._asked, epoch=owner.epoch)
 

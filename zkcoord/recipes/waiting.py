@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Generic, TypeVar
 
+from zkcoord.core import ordering
 from zkcoord.errors import (
     AcquireTimeout,
     CoordinationError,
@@ -105,6 +106,16 @@ class Waiting(Generic[LeaseT]):
         if not self.promise.fulfil(lease):
             lease.abandon()
         self._stop_timers()
+
+    def _went_alone(self, path: str) -> bool:
+        """Whether our own node is there still, as far as the end of this one tells.
+
+        Nodes of one session go in one instant when somebody ends it from elsewhere.
+        """
+        epoch, contender = self._epoch, ordering.parse(path.rpartition("/")[2])
+        if epoch is None or contender is None or path in epoch.leaving:
+            return True
+        return contender.owner != ordering.encode_session(epoch.id)
 
     def _refuse(self) -> None:
         """A try cannot win: say who holds it."""
