@@ -27,7 +27,7 @@ NOUNS = {
     "doctor": "check ZooKeeper, Kafka and the queues; say what to do",
     "election": "show who leads an election and who stands by",
     "local": "start, look at and stop real servers on this machine",
-    "lock": "run a command under a lock; see who holds and who waits",
+    "lock": "run a command under a lock; see who holds and waits; ask for it",
     "node": "look at znodes; read, write and watch one",
     "queue": "create, list and show queues",
     "scheduler": "run a scheduler for one or more queues",

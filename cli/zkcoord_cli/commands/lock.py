@@ -1,35 +1,29 @@
-"""`zkcoord lock`: run a command under a lock; see who holds and who waits."""
+"""`zkcoord lock`: run a command under a lock; see who holds and who waits; ask for it, take it."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from zkcoord_cli import lockrun
 from zkcoord_cli.exit_codes import ExitCode, LockRunCode, code_of
 from zkcoord_cli.formats import duration
 from zkcoord_cli.options import SECONDS, connected, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
+from zkcoord_cli.watching import watch_option, watching
 
 if TYPE_CHECKING:
-    from zkcoord.inspector import ContenderView, Inspector
-    from zkcoord.recipes.lease import Lease
-    from zkcoord.recipes.lock import Lock
+    from zkcoord.inspector import ContenderView, Inspector, LockView
     from zkcoord.settings import Settings
-    from zkcoord_cli.guarded import Ending
 
-
-SAY_AFTER_S = 1.0
-SAY_EVERY_S = 30.0
-LOOK_S = 2.0
+TICK_S = 0.5
 
 
 @click.group(name="lock")
 def command() -> None:
-    """Run a command under a lock; see who holds and who waits."""
+    """Run a command under a lock; see who holds and who waits; ask for it, take it away."""
 
 
 @command.command()
@@ -43,6 +37,22 @@ def command() -> None:
     help="Give up waiting for the lock after this.",
 )
 @click.option("--try", "only_try", is_flag=True, help="Do not wait at all.")
+@click.option("--shared", is_flag=True, help="As one of many readers: the read side of the lock.")
+@click.option(
+    "--permits",
+    type=click.IntRange(0),
+    metavar="N",
+    show_default="a lock",
+    help="Hold one of N permits of the semaphore NAME instead; 0: of as many as are stored.",
+)
+@click.option("--weight", type=click.IntRange(1), default=1, help="Hold so many of the permits.")
+@click.option(
+    "--on-lost",
+    type=click.Choice([lockrun.STOP, lockrun.KILL, lockrun.CONTINUE]),
+    default=lockrun.STOP,
+    help="When the lease cannot be renewed: SIGTERM, then SIGKILL before it ends; only SIGKILL, as "
+    "late as that; or let the command go on, for what is fenced by the token.",
+)
 @click.option(
     "--grace",
     type=SECONDS,
@@ -59,7 +69,7 @@ def run(
     arguments: tuple[str, ...],
     timeout: float | None,
     only_try: bool,
-    grace: float | None,
+    **how: Unpack[lockrun.How],
 ) -> int:
     """Run a command while holding a lock, and end it before the lock is lost.
 
@@ -75,61 +85,76 @@ def run(
     \b
     zkcoord lock run gpu-0 -- ./train.sh --epochs 3
     zkcoord lock run nightly --try -- pg_dump shop
+    zkcoord lock run gpus --permits 4 --weight 2 -- ./train.sh
     """
     from contextlib import closing, suppress
 
     from zkcoord.errors import AcquireTimeout, LeaseLost, ZkcoordError
-    from zkcoord.recipes.lock import Lock
     from zkcoord.zk import Session
 
-    _leave_on_signals()
+    lockrun.check(how)
+    lockrun.leave_on_signals()
     wanted = 0.0 if only_try else timeout
     label = f"lock run {arguments[0]}"
     end = None if not wanted else time.monotonic() + wanted
+    noun = "lock" if how["permits"] is None else "semaphore"
     try:
         session = Session(settings.need_zookeeper(), config=settings.session, name=label)
-        lock = Lock(session, name, label=label)
+        ask = lockrun.wanted(session, name, label, how)
         connect = settings.session.connect_timeout_s
         session.start(min(connect, wanted) if wanted else connect)
         with closing(session):
-            pause = _grace(grace, session.negotiated_timeout)
+            pause = lockrun.grace_of(how, session.negotiated_timeout)
             left = wanted if end is None else max(0.0, end - time.monotonic())
-            lease = _acquire(output, lock, name, left)
+            lease = lockrun.acquire(output, ask, left)
             try:
-                ending = _run(output, lease, arguments, pause, session.negotiated_timeout)
+                ending = lockrun.run(output, lease, arguments, pause, how["on_lost"])
             finally:
                 with suppress(LeaseLost):  # how it ended says so
                     lease.release(timeout=5.0)
     except AcquireTimeout as error:
-        output.error(str(error), f"see who waits: zkcoord lock show {name}")
+        output.error(str(error), f"see who waits: zkcoord {noun} show {name}")
         return LockRunCode.NOT_ACQUIRED
     except ZkcoordError as error:
         output.error(error.args[0] if error.args else type(error).__name__, error.hint)
         code = code_of(error)
         own_fault = code in (ExitCode.USAGE, ExitCode.CONFIGURATION)
         return code if own_fault else LockRunCode.FAILED
-    _explain(output, ending, name, arguments[0])
+    lockrun.explain(output, ending, f"{noun} {name}", arguments[0])
     return ending.code
 
 
 @command.command(name="list")
 @click.option("--held", is_flag=True, help="Only locks that somebody holds.")
+@watch_option
 @json_option
 @inspected
 @pass_output
-def list_(output: Output, inspector: Inspector, held: bool, as_json: bool) -> None:
+def list_(output: Output, inspector: Inspector, held: bool, watch: bool, as_json: bool) -> None:
     """List locks: holder, since when, token, how many wait.
 
     \b
     zkcoord lock list --held
-    zkcoord lock list --json
+    zkcoord lock list --watch
     """
     import msgspec
 
-    views = [view for view in inspector.locks() if view.holder is not None or not held]
-    if as_json:
-        output.json(schema_name("lock", "list"), {"items": msgspec.to_builtins(views)})
-        return
+    def look() -> list[LockView]:
+        return [view for view in inspector.locks() if view.holder is not None or not held]
+
+    def document(views: list[LockView]) -> tuple[str, dict[str, Any]]:
+        return schema_name("lock", "list"), {"items": msgspec.to_builtins(views)}
+
+    if watch:
+        watching(output, look, lambda views: _list(output, views), document if as_json else None,
+                 lambda views: [_gist(view) for view in views])  # fmt: skip
+    elif as_json:
+        output.json(*document(look()))
+    else:
+        _list(output, look())
+
+
+def _list(output: Output, views: list[LockView]) -> None:
     output.table(
         ("LOCK", "HOLDER", "SINCE", "TOKEN", "WAITERS"),
         [
@@ -149,24 +174,43 @@ def list_(output: Output, inspector: Inspector, held: bool, as_json: bool) -> No
 
 @command.command()
 @click.argument("name")
+@watch_option
 @json_option
 @inspected
 @pass_output
-def show(output: Output, inspector: Inspector, name: str, as_json: bool) -> None:
+def show(output: Output, inspector: Inspector, name: str, watch: bool, as_json: bool) -> None:
     """Show who holds a lock and who waits for it, in order.
 
     \b
     zkcoord lock show gpu-0
-    zkcoord lock show gpu-0 --json
+    zkcoord lock show gpu-0 --watch --json
     """
     import msgspec
 
-    view = inspector.lock(name)
-    if as_json:
-        output.json(schema_name("lock", "show"), msgspec.to_builtins(view))
-        return
+    def look() -> LockView:
+        return inspector.lock(name)
+
+    def document(view: LockView) -> tuple[str, dict[str, Any]]:
+        return schema_name("lock", "show"), msgspec.to_builtins(view)
+
+    if watch:
+        watching(output, look, lambda view: _show(output, view), document if as_json else None,
+                 _gist)  # fmt: skip
+    elif as_json:
+        output.json(*document(look()))
+    else:
+        _show(output, look())
+
+
+def _gist(view: LockView) -> object:
+    """What of a lock is a change worth telling."""
+    holder = view.holder.token if view.holder else None
+    return view.name, holder, [one.token for one in view.waiters]
+
+
+def _show(output: Output, view: LockView) -> None:
     if view.holder is None:
-        output.line(f"lock {name} is free")
+        output.line(f"lock {view.name} is free")
         return
     output.table(
         ("PLACE", "NAME", "HOST", "PID", "SINCE", "TOKEN"),
@@ -180,90 +224,104 @@ def _row(one: ContenderView) -> tuple[Any, ...]:
     return place, one.name, one.host, one.pid, duration(one.age), one.token
 
 
-def _acquire(output: Output, lock: Lock, name: str, timeout: float | None) -> Lease:
-    from concurrent.futures import TimeoutError as NotYet
+@command.command()
+@click.argument("name")
+@click.option(
+    "--timeout",
+    type=SECONDS,
+    metavar="SECONDS",
+    show_default="wait as long as it takes",
+    help="Give up after this.",
+)
+@inspected
+@pass_output
+def wait(output: Output, inspector: Inspector, name: str, timeout: float | None) -> int:
+    """Wait until nobody holds the lock, without taking it.
 
-    if output.verbose:
-        output.note(f"waiting for lock {name}")
-    request = lock.acquire_future(timeout)
-    pause = SAY_AFTER_S
-    try:
-        while not request.done():
-            try:
-                request.result(pause)
-            except NotYet:
-                if request.done():
-                    break
-                output.note(f"waiting for lock {name}{_held_by(lock)}")
-                pause = SAY_EVERY_S
-        lease = request.wait()
-    except BaseException:
-        request.give_up()
-        raise
-    if output.verbose:
-        output.note(f"lock {name} held, token {lease.token}")
-    return lease
+    It may be taken again at once: whoever wants to do something alone uses `lock run`.
 
-
-def _held_by(lock: Lock) -> str:
-    """Who holds it, as far as that can be learnt at once."""
-    from zkcoord.errors import CoordinationError
-    from zkcoord.recipes.contenders import contenders
-
-    try:
-        found = contenders(lock.session, lock.name, limit=1, timeout=LOOK_S)
-    except CoordinationError as error:
-        return f"; who holds it is not known: {error.args[0]}"
-    if not found:
-        return ""
-    holder = found[0]
-    return f", held by {holder.identity or holder.node} for {duration(holder.waited)}"
+    \b
+    zkcoord lock wait nightly && echo "the nightly job is over"
+    zkcoord lock wait gpu-0 --timeout 10m
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    told = None
+    while (holder := inspector.lock(name).holder) is not None:
+        if holder.token != told and output.verbose:
+            output.note(f"lock {name} is held by {holder.name} since {duration(holder.age)}")
+        told = holder.token
+        left = TICK_S if end is None else min(TICK_S, end - time.monotonic())
+        if left <= 0:
+            output.error(f"lock {name} is still held by {holder.name}, token {holder.token}")
+            return ExitCode.TIMED_OUT
+        time.sleep(left)
+    return ExitCode.OK
 
 
-def _grace(grace: float | None, session_timeout: float) -> float:
-    """Seconds from SIGTERM to the end of the lease; ConfigError for what cannot work."""
-    from zkcoord.errors import ConfigError
-    from zkcoord_cli import keeper
+@command.command()
+@click.argument("name")
+@click.option("--reason", required=True, help="Why; told to the holder.")
+@json_option
+@inspected
+@pass_output
+def revoke(output: Output, inspector: Inspector, name: str, reason: str, as_json: bool) -> None:
+    """Ask the holder of a lock to let go. It is the holder's to decide, and only some listen.
 
-    if grace is None:
-        return session_timeout / 4
-    if not 2 * keeper.KILL_MARGIN_S <= grace <= session_timeout / 2:
-        raise ConfigError(
-            f"--grace {grace:g}: must be within {2 * keeper.KILL_MARGIN_S:g} and half the session "
-            f"timeout, {session_timeout / 2:g} s",
-            hint="set ZKCOORD_SESSION_TIMEOUT_S to what the command needs to stop",
+    \b
+    zkcoord lock revoke gpu-0 --reason "needed for the demo"
+    zkcoord lock revoke gpu-0 --reason maintenance --json
+    """
+    from zkcoord.recipes import revoke as ask
+
+    asked = ask(inspector.servers.session, name, reason)
+    if as_json:
+        items = [{"token": one.token, "holder": str(one.identity)} for one in asked]
+        output.json(schema_name("lock", "revoke"), {"name": name, "asked": items})
+        return
+    for one in asked:
+        output.note(f"asked {one.identity}, token {one.token}")
+    if not asked:
+        output.note("whoever held it has let go meanwhile")
+
+
+@command.command(name="break")
+@click.argument("name")
+@click.option("--token", type=int, required=True, help="Of the holder that is meant: lock show.")
+@click.option("--reason", required=True, help="Why; written down.")
+@click.option("--yes", is_flag=True, help="Yes, the holder may still be at work.")
+@json_option
+@inspected
+@pass_output
+def break_(
+    output: Output,
+    inspector: Inspector,
+    name: str,
+    token: int,
+    reason: str,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Take a lock away from its holder, and write down who did it and why.
+
+    The holder is not stopped. What it still does must be refused by its token, or do no harm.
+    The records are below /audit/broken: zkcoord node tree /audit/broken.
+
+    \b
+    zkcoord lock break gpu-0 --token 8589934603 --reason "host is gone" --yes
+    zkcoord lock break gpu-0 --token 8589934603 --reason "host is gone" --yes --json
+    """
+    import msgspec
+
+    from zkcoord.recipes import break_lock
+
+    if not yes:
+        output.error(
+            f"lock {name}: its holder may still be at work", "say --yes when that does no harm"
         )
-    return grace
-
-
-def _run(
-    output: Output, lease: Lease, arguments: tuple[str, ...], grace: float, session_timeout: float
-) -> Ending:
-    from zkcoord_cli import guarded
-
-    def on_stop() -> None:
-        output.note(f"stopped; the lock is lost in {session_timeout:g} s at most")
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-    return guarded.run_guarded(lease, arguments, grace=grace, on_stop=on_stop)
-
-
-def _explain(output: Output, ending: Ending, name: str, program: str) -> None:
-    if ending.error:
-        output.error(f"{program}: {os.strerror(ending.error)}")
-    elif ending.reason == "lost":
-        output.error(f"lock {name} was lost; the command was stopped before the lease ended")
-    elif ending.reason == "keeper died":
-        output.error("the keeper process died; the command was stopped")
-    if ending.left:
-        output.warn(f"{ending.left} processes outlived the command and were ended")
-
-
-def _leave_on_signals() -> None:
-    """SIGTERM and SIGHUP while waiting leave like Ctrl-C: the place in the queue is given back."""
-
-    def leave(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, leave)
+        return ExitCode.REFUSED
+    record = break_lock(inspector.servers.session, name, token, reason)
+    if as_json:
+        output.json(schema_name("lock", "break"), msgspec.to_builtins(record))
+    else:
+        output.note(f"lock {name} was taken from {record.holder}, token {record.token}")
+    return ExitCode.OK

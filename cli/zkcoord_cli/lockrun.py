@@ -1,0 +1,194 @@
+"""What `zkcoord lock run` does around its command: waiting, the grace, what to say at the end."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+from zkcoord_cli.formats import duration
+from zkcoord_cli.output import Output
+
+if TYPE_CHECKING:
+    from zkcoord.recipes.lease import Lease
+    from zkcoord.zk import Promise, Session
+    from zkcoord_cli.guarded import Ending
+
+SAY_AFTER_S = 1.0
+SAY_EVERY_S = 30.0
+LOOK_S = 2.0
+
+STOP, KILL, CONTINUE = "stop", "kill", "continue"
+
+
+class How(TypedDict):
+    """Options of `lock run` beyond name, command and waiting."""
+
+    shared: bool
+    permits: int | None
+    weight: int
+    on_lost: str
+    grace: float | None
+
+
+def check(how: How) -> None:
+    """Raises ConfigError for what does not go together."""
+    from zkcoord.errors import ConfigError
+
+    if how["shared"] and how["permits"] is not None:
+        raise ConfigError("--shared and --permits: one of them")
+    if how["weight"] != 1 and how["permits"] is None:
+        raise ConfigError("--weight: only with --permits")
+    if how["grace"] is not None and how["on_lost"] != STOP:
+        raise ConfigError("--grace: only with --on-lost stop")
+
+
+class Wanted(NamedTuple):
+    """What is to be held while the command runs: a lock, a share of it, or permits.
+
+    Attributes:
+        what: for messages. noun: of the commands that show it.
+        name, root: its folder.
+        ask: makes the request, given a timeout.
+    """
+
+    session: Session
+    what: str
+    noun: str
+    name: str
+    root: str
+    ask: Callable[[float | None], Promise[Any]]
+
+
+def wanted(session: Session, name: str, label: str, how: How) -> Wanted:
+    """What the options of `lock run` ask for."""
+    from zkcoord.recipes import Lock, ReadWriteLock, Semaphore
+
+    if how["permits"] is not None:
+        semaphore = Semaphore(session, name, how["permits"] or None, label=label)
+        return Wanted(
+            session,
+            f"semaphore {name}",
+            "semaphore",
+            name,
+            "/semaphores",
+            lambda timeout: semaphore.acquire_future(how["weight"], timeout),
+        )
+    if how["shared"]:
+        share = ReadWriteLock(session, name, label=label).read
+        return Wanted(session, f"lock {name}", "lock", name, "/locks", share.acquire_future)
+    lock = Lock(session, name, label=label)
+    return Wanted(session, f"lock {name}", "lock", name, "/locks", lock.acquire_future)
+
+
+def acquire(output: Output, wanted: Wanted, timeout: float | None) -> Lease:
+    """Wait for it, and say who holds it while the wait is long."""
+    from concurrent.futures import TimeoutError as NotYet
+
+    if output.verbose:
+        output.note(f"waiting for {wanted.what}")
+    request = wanted.ask(timeout)
+    pause = SAY_AFTER_S
+    try:
+        while not request.done():
+            try:
+                request.result(pause)
+            except NotYet:
+                if request.done():
+                    break
+                output.note(f"waiting for {wanted.what}{_held_by(wanted)}")
+                pause = SAY_EVERY_S
+        lease: Lease = request.wait()
+    except BaseException:
+        request.give_up()
+        raise
+    if output.verbose:
+        output.note(f"{wanted.what} held, token {lease.token}")
+    return lease
+
+
+def _held_by(wanted: Wanted) -> str:
+    """Who holds it, as far as that can be learnt at once."""
+    from zkcoord.errors import CoordinationError
+    from zkcoord.recipes.contenders import contenders
+
+    try:
+        found = contenders(wanted.session, wanted.name, root=wanted.root, limit=1, timeout=LOOK_S)
+    except CoordinationError as error:
+        return f"; who holds it is not known: {error.args[0]}"
+    if not found:
+        return ""
+    holder = found[0]
+    return f", held by {holder.identity or holder.node} for {duration(holder.waited)}"
+
+
+def grace_of(how: How, session_timeout: float) -> float:
+    """Seconds from SIGTERM to the end of the lease; ConfigError for what cannot work."""
+    from zkcoord.errors import ConfigError
+    from zkcoord_cli import keeper
+
+    grace = how["grace"]
+    if how["on_lost"] == KILL:
+        return 2 * keeper.KILL_MARGIN_S
+    if grace is None:
+        return session_timeout / 4
+    if not 2 * keeper.KILL_MARGIN_S <= grace <= session_timeout / 2:
+        raise ConfigError(
+            f"--grace {grace:g}: must be within {2 * keeper.KILL_MARGIN_S:g} and half the session "
+            f"timeout, {session_timeout / 2:g} s",
+            hint="set ZKCOORD_SESSION_TIMEOUT_S to what the command needs to stop",
+        )
+    return grace
+
+
+def run(
+    output: Output, lease: Lease, arguments: tuple[str, ...], grace: float, on_lost: str
+) -> Ending:
+    """Run the command under the lease, as `on_lost` says."""
+    from zkcoord_cli import guarded
+
+    def on_stop() -> None:
+        output.note(f"stopped; {lease.name} is lost in {lease.valid_for():.0f} s at most")
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    guard: guarded.GuardedLease = lease
+    if on_lost == CONTINUE:
+        lease.on_lost(lambda: output.warn(f"{lease.name} was lost; the command goes on without it"))
+        guard = Unguarded(lease.name, lease.token)
+    return guarded.run_guarded(guard, arguments, grace=grace, on_stop=on_stop)
+
+
+class Unguarded:
+    """A lease whose loss does not concern the command."""
+
+    valid_until = math.inf
+
+    def __init__(self, name: str, token: int) -> None:
+        self.name = name
+        self.token = token
+        self.lost = threading.Event()
+
+
+def explain(output: Output, ending: Ending, what: str, program: str) -> None:
+    """Say how it ended, when that was not by itself."""
+    if ending.error:
+        output.error(f"{program}: {os.strerror(ending.error)}")
+    elif ending.reason == "lost":
+        output.error(f"{what} was lost; the command was stopped before the lease ended")
+    elif ending.reason == "keeper died":
+        output.error("the keeper process died; the command was stopped")
+    if ending.left:
+        output.warn(f"{ending.left} processes outlived the command and were ended")
+
+
+def leave_on_signals() -> None:
+    """SIGTERM and SIGHUP while waiting leave like Ctrl-C: the place in the queue is given back."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
