@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from tests.bench.locks import wire
 from tests.bench.locks.measuring import Row, kazoo_client, servers, taking_turns, timed
 from tests.bench.locks.rivals import curator, where_it_runs
 from zkcoord import Session
 from zkcoord.recipes import Semaphore
+
+FLOOR_PATH = "/bench-floor"
 
 
 def semaphore() -> Row:
@@ -22,7 +25,16 @@ def semaphore() -> Row:
             theirs.acquire()
             theirs.release()
 
+        bare = stack.enter_context(wire.Wire(hosts))
+        bare.folder(FLOOR_PATH)
+
+        def floor() -> None:
+            asked = wire.create(FLOOR_PATH), wire.children(FLOOR_PATH), wire.read(FLOOR_PATH)
+            made, *_ = bare.ask(*asked)
+            bare.ask(wire.delete(wire.path_of(made)))
+
         works = {
+            "floor: 2 flights": timed(floor),
             "zkcoord": timed(lambda: ours.acquire(timeout=30).release()),
             "zkcoord, confirmed": timed(lambda: ours.acquire(timeout=30).release(timeout=30)),
             "kazoo": timed(kazoos),
