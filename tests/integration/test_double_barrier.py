@@ -65,6 +65,7 @@ def test_nobody_gets_in_before_all_have_come_and_nobody_out_before_all_are_done(
     session: Session, other: Session
 ) -> None:
     first = DoubleBarrier(session, "b", 3).enter_future(timeout=20)
+    until(lambda: present(other) == 1)
     second = DoubleBarrier(other, "b", 3).enter_future(timeout=20)
     until(lambda: present(session) == 2)
     assert not first.done()
