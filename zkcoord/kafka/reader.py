@@ -155,8 +155,8 @@ class Reader(Handle):
         if self._failures:
             raise self._failure()
         now = time.monotonic()
-        if now - self._read_at > self.stall_s:
-            self._question = None  # what was fetched since it was put is not known
+        if now - self._read_at > self.stall_s:  # what was fetched meanwhile is not known
+            self._question = None
         deadline = now + timeout
         while True:
             if self._drained and self._wonders(now):
@@ -287,8 +287,7 @@ class Reader(Handle):
         """Read partitions anew that stand still; see standstill.py. Does not block."""
         if self._question is None:
             still = self._standstill.still(self._positions, now)
-            if still:
-                self._question = self._asker.ask(still)
+            self._question = self._asker.ask(still) if still else None
             return
         answer, self._question = self._question.answer, None
         if answer is None or answer.ends is None:
@@ -396,5 +395,5 @@ class Reader(Handle):
         return translate.stream_error(translate.of(error), what, self._causes)
 
     def _why(self) -> str:
-        text = self._causes.text()
+        text = self.causes()
         return f" at {self._bootstrap}" + (f"; likely cause: {text}" if text else "")
