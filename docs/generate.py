@@ -121,17 +121,18 @@ def error_page() -> list[str]:
     out += ["`hint`: what to do about it. *Status* is what the command line ends with.", ""]
     out += ["```text", *(line[4:] for line in tree), "```", ""]
     out += ["| error | retriable | status | meaning |", "|---|---|---|---|"]
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    signals = [kind for kind in kinds if not issubclass(kind, errors.ZkcoordError)]
+    found = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    signals = [kind for kind in found if not issubclass(kind, errors.ZkcoordError)]
+    drawn = [re.findall(r"\w+", line)[0] for line in tree]
+    kinds = sorted(set(found) - set(signals), key=lambda kind: drawn.index(kind.__name__))
+    signals.sort(key=lambda kind: len(kind.__mro__))
     for kind in kinds:
-        if kind in signals:
-            continue
         said = cell(" ".join(line for line in lead(kind) if line))
         code = code_of(kind.__new__(kind))
         retriable = "yes" if kind.retriable else ""
         out.append(f"| `{kind.__name__}` | {retriable} | {int(code)} | {said} |")
     out += ["", "## What they carry", ""]
-    for kind in kinds:
+    for kind in [*kinds, *signals]:
         out += [f"- `{kind.__name__}.{name}`: {said}" for name, said in attributes_of(kind).items()]
     out += ["", "## For task code", ""]
     out += ["Outside the tree, so that `except ZkcoordError` cannot swallow them.", ""]
@@ -203,7 +204,7 @@ def api() -> list[str]:
     out += ["configuration values: [configuration](configuration.md).", ""]
     for name in zkcoord.__all__:
         thing = getattr(zkcoord, name)
-        if thing.__module__ in (errors.__name__, config.__name__):
+        if thing.__module__.startswith((errors.__name__, config.__name__)):
             continue
         out += [f"## {name}", "", "```text", shape(name, thing), "```", ""]
         out += markdown(inspect.getdoc(thing) or "")
