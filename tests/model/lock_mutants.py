@@ -124,14 +124,6 @@ def _head_only(
     return (ahead[0], True) if ahead else None
 
 
-def _by_text(nodes: Any) -> list[ordering.Contender]:
-    """Sequences compared as text, as kazoo and Curator do."""
-    return sorted(_in_order(nodes), key=lambda contender: contender.node.rpartition(".")[2])
-
-
-_in_order = ordering.in_order
-
-
 def _adopt_anybodys(ordered: Any, session: int, request: str) -> ordering.Place | None:
     """Requests are known by their number alone, whatever the session."""
     own = [c for c in ordered if c.request == request]
@@ -207,8 +199,9 @@ MUTANTS = (
            replaced(Acquisition, "_front_gone", _always_the_only_one), ("exclusion", "order")),
     Mutant("watches the head only",
            replaced(ordering, "blocker", _head_only), ("exclusion", "order")),
-    Mutant("orders by text", replaced(ordering, "in_order", _by_text), ("exclusion", "order")),
-    Mutant("adopts a foreign node", _adopting, ("exclusion", "order")),
+    Mutant("trusts numbers that repeat",
+           replaced(ordering, "exhausted", lambda _: False), ("exclusion", "order")),
+    Mutant("adopts a foreign node", _adopting, ("exclusion", "order", "liveness")),
     Mutant("xids start again",
            replaced(ModelConnection, "xids_restart", True), ("leftovers", "liveness")),
     Mutant("believes until told",

@@ -133,9 +133,6 @@ class World:
         getattr(self, f"_{kind}")(number)
         self._look()
 
-    def _told(self, client: Client, what: object) -> None:
-        client.told.append(what)
-
     def _settle(self, client: Client) -> None:
         connection(client.session).settle(self.ensemble)
 
@@ -149,13 +146,13 @@ class World:
         link = connection(client.session)
         assert link.wire is not None
         told = link.wire.down[0]
-        self._told(client, (told.xid, told.code, str(told.result), Clock.now))
+        client.told.append((told.xid, told.code, str(told.result), Clock.now))
         link.deliver(self.ensemble)
         self._settle(client)
 
     def _cut(self, number: int) -> None:
         client = self.clients[number]
-        self._told(client, ("cut", Clock.now))
+        client.told.append(("cut", Clock.now))
         connection(client.session).drop(self.ensemble)
         self._settle(client)
 
@@ -164,7 +161,7 @@ class World:
     def _connect(self, number: int) -> None:
         client, server = self.clients[number // 10], number % 10
         connection(client.session).connect(self.ensemble, server)
-        self._told(client, ("connect", connection(client.session).session, Clock.now))
+        client.told.append(("connect", connection(client.session).session, Clock.now))
         self._settle(client)
 
     def _commit(self, _number: int) -> None:
@@ -183,7 +180,7 @@ class World:
 
     def _ask(self, number: int) -> None:
         client = self.clients[number]
-        self._told(client, ("ask", Clock.now))
+        client.told.append(("ask", Clock.now))
         index = len(client.requests)
         client.requests.append(client.wishes[index].ask(client.session, str(index)))
         self._settle(client)
@@ -191,14 +188,14 @@ class World:
     def _release(self, number: int) -> None:
         client = self.clients[number // 10]
         request = client.requests[number % 10]
-        self._told(client, ("release", number, Clock.now))
+        client.told.append(("release", number, Clock.now))
         client.released = True
         request.release()
         self._settle(client)
 
     def _cancel(self, number: int) -> None:
         client = self.clients[number // 10]
-        self._told(client, ("cancel", number, Clock.now))
+        client.told.append(("cancel", number, Clock.now))
         client.requests[number % 10].cancel()
         self._settle(client)
 
@@ -209,7 +206,7 @@ class World:
         self._run_timers(client)
 
     def _run_timers(self, client: Client) -> None:
-        self._told(client, ("timer", Clock.now))
+        client.told.append(("timer", Clock.now))
         loop: Any = client.session.link.loop
         loop.run_due()
         self._settle(client)
@@ -237,7 +234,7 @@ class World:
     def _close(self, number: int) -> None:
         """Its own client ends the session."""
         client = self.clients[number]
-        self._told(client, ("close", Clock.now))
+        client.told.append(("close", Clock.now))
         client.session.link.close()
         client.doomed = True
         self._settle(client)
@@ -262,7 +259,7 @@ class World:
                 tracked.touched = Clock.now
                 epoch = client.session.link._acking
                 if epoch is not None:
-                    self._told(client, ("ping", Clock.now))
+                    client.told.append(("ping", Clock.now))
                     belief = epoch.belief
                     belief.acknowledged = Clock.now
                     belief.valid_until = Clock.now + belief.timeout - belief.margin
@@ -377,8 +374,7 @@ class World:
         if watches:
             wrong.append(f"leftovers: watches on servers {watches}")
         for client in self.clients:
-            link = client.session.link
-            epoch = link.epoch
+            link, epoch = client.session.link, client.session.link.epoch
             if len(link.watches):
                 wrong.append("leftovers: watches in the client")
             if connection(client.session).ended:

@@ -34,7 +34,7 @@ from zk_client import modelled
 
 from zkcoord.recipes.acquisition import Acquisition
 
-RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1500")) // 5
+RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1500")) // 10
 DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
 MUTANT_RUNS = 600
 EVERYTHING = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1), ("reap", 1))
@@ -79,7 +79,7 @@ LONG = {
     ),
 }
 SHORT = {
-    "a reader and a writer": (rw((READ,), (WRITE,)), 7),
+    "a reader and a writer": (rw((READ,), (WRITE,)), 6),
     "a downgrade": (rw((DOWN,), (READ,), faults=(("cut", 1),)), 7),
     "permits": (limited((ONE,), (TWO,), faults=(("cut", 1),)), 6),
     "two pairs": (several((PAIR,), (RIAP,), faults=(("cut", 1),)), 6),
