@@ -171,9 +171,11 @@ class Arena:
         leader = self.leader()
         self._stop()
         set_sequence(newest(leader.folder), path, number)
+        data = Path("data") / "version-2"
         for server in self.servers:
             if server is not leader:
-                shutil.rmtree(server.folder / "data" / "version-2")  # it is sent the leader's
+                shutil.rmtree(server.folder / data)
+                shutil.copytree(leader.folder / data, server.folder / data)
         self._start()
 
     def _restart(self) -> None:

@@ -20,6 +20,7 @@ from tests.chaos.programs.fenced_register import store
 from tests.chaos.programs.flavours import FLAVOURS, Client, Grant
 from tests.chaos.programs.protections import MUTANTS
 from tests.histories.events import Journal, Kind, now
+from zkcoord.core import ordering
 
 LOOK_S = 0.02
 TELL_S = 0.05
@@ -101,7 +102,7 @@ class Contender:
 
     def obey(self, words: list[str]) -> None:
         """What is done at once is done here; the rest one after the other by the server."""
-        if words[0] in {"stop", "busy", "cancel", "rest", "fork", "abuse", "password"}:
+        if words[0] in {"stop", "busy", "cancel", "rest", "fork", "abuse", "password", "order"}:
             getattr(self, "_" + words[0] + "_now")(*words[1:])
         else:
             self._work.put(words)
@@ -125,6 +126,13 @@ class Contender:
 
     def _abuse_now(self, word: str) -> None:
         self._client.abuse(word)
+
+    def _order_now(self) -> None:
+        """In which order it takes nodes of these numbers."""
+        numbers = [2**31 - 2, 2**31 - 1, -(2**31), 1 - 2**31]
+        names = [f"{ordering.prefix('x', 1, 'a')}{number:010d}" for number in reversed(numbers)]
+        found = [contender.sequence for contender in ordering.in_order(names)]
+        self._journal.write("note", text=f"order {found == numbers}")
 
     def _password_now(self) -> None:
         """What somebody needs to end the session by force."""

@@ -105,10 +105,16 @@ def sort_as_text() -> None:
     plain = replace(ordering, "in_order", in_order)
 
 
+def take_any_number() -> None:
+    """A place is taken with whatever number the folder's counter gives, beyond its end too."""
+    replace(ordering, "exhausted", lambda _sequence: False)
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     "looks": look_instead_of_writing,
     "xids": restart_xids,
     "sent": believe_what_was_sent,
     "told": wait_for_the_server_to_say_so,
     "text": sort_as_text,
+    "end": take_any_number,
 }
