@@ -349,7 +349,7 @@ def test_a_hundred_timeouts_leave_no_watch_on_the_server(zookeeper: str, other: 
         session.nodes.sync()
         assert "/locks/gpu/" not in four_letters(zookeeper, b"wchp")
         assert session.ephemeral_bytes == 0
-        assert not session.link._for_epoch
+        assert not session.link._expectants._calls
     assert threading.active_count() == threads
 
 

@@ -33,8 +33,9 @@ from zkcoord.errors import (
     VersionConflict,
     WaitTimeout,
 )
-from zkcoord.recipes.entry import Entry, Line
+from zkcoord.recipes.entry import Entry
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.steps import PAUSE_S, Course, Flight, News, Pause, Steps, Watched, read
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link

@@ -11,8 +11,8 @@ from types import TracebackType
 from zkcoord.core.rounds import Arrived, Round, encode_arrived, members
 from zkcoord.errors import ConfigError, EnsembleUnavailable, NodeMissing, WaitTimeout
 from zkcoord.recipes.arrival import Admission, Arrival
-from zkcoord.recipes.entry import Line
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.steps import PAUSE_S, Course, News, Pause, Steps, Watched, read
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch

@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeVar
 
 from zkcoord.recipes.candidacy import Candidacy
 from zkcoord.recipes.contenders import contenders_future, describe
-from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.leadership import Leadership
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.observer import Leader, Observer, leader_of
 from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.running import Running

@@ -5,8 +5,9 @@
   listing is shared with them: see :mod:`zkcoord.recipes.shared_queue`.
 - *Unknown outcome.* When the link drops after a create was sent, the same request is created again
   and then listed: a write is ordered after the first one, a read is not. The lowest own node
-  counts, the others are deleted. Names carry session and request, so a foreign node is never
-  taken for ours.
+  counts, the others are deleted. A refusal of the second one tells as much: the listing behind it
+  shows what the first one did. Names carry session and request, so a foreign node is never taken
+  for ours.
 - *Leaving* goes on in the background until the node is known to be gone or the session is over.
 
 Everything runs on the loop, except that `enter` may be called from elsewhere before anything else.
@@ -15,10 +16,9 @@ Everything runs on the loop, except that `enter` may be called from elsewhere be
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from zkcoord.core import ordering
-from zkcoord.core.layouts import Layout
 from zkcoord.core.ordering import Contender, Place
 from zkcoord.errors import (
     CoordinationError,
@@ -29,63 +29,18 @@ from zkcoord.errors import (
     SessionClosed,
     SessionLost,
 )
+from zkcoord.recipes.line import Asker, Line
 from zkcoord.recipes.recount import Recount
+from zkcoord.recipes.search import Search
 from zkcoord.recipes.shared_queue import SharedQueue
 from zkcoord.zk.call import Call, Reply
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
-from zkcoord.zk.names import join
 from zkcoord.zk.requests import EPHEMERAL, SEQUENTIAL, Create, Exists, GetChildren, Stat
-from zkcoord.zk.translate import LinkDropped
+from zkcoord.zk.translate import LinkDropped, definite
 
 _PAUSE_S = 0.2
 _SEQUENCE_BYTES = 11
-
-
-def _nothing() -> None:
-    """Nothing flies with a listing."""
-
-
-class Line(NamedTuple):
-    """What is queued up for.
-
-    Attributes:
-        folder: absolute path of the queue. name: for messages.
-        data: value of the node. kind: letter of the node.
-        blocks: whether a contender in front must go first.
-        layout: how the node is named.
-        load: stands before the request's number in the node's name.
-        listed: called when a listing was sent: what is read then flies with it, behind it.
-    """
-
-    folder: str
-    name: str
-    data: bytes
-    kind: str = ordering.EXCLUSIVE
-    blocks: Callable[[Contender], bool] = lambda _: True
-    layout: Layout = Layout.ZKCOORD
-    load: str = ""
-    listed: Callable[[], object] = _nothing
-
-    def path(self, node: str) -> str:
-        """A node's absolute path."""
-        return join(self.folder, node)
-
-
-class Asker(Protocol):
-    """Who wants to be in the line."""
-
-    def wanted(self) -> bool:
-        """Whether it still wants to; when not, the entry leaves by itself."""
-
-    def placed(self, found: Place) -> None:
-        """A listing shows where it stands."""
-
-    def identified(self, token: int) -> None:
-        """The answer to `identify`."""
-
-    def failed(self, error: CoordinationError) -> None:
-        """It cannot get in, or its node was removed."""
 
 
 class Entry:
@@ -104,6 +59,7 @@ class Entry:
         self._calls: list[Call] = []
         self._refused: CoordinationError | None = None
         self._uncertain = False
+        self._hidden = False  # what is uncertain may not be listed
         self._tokens: dict[str, int] = {}
         self._left = False
         self._queue: SharedQueue | None = None
@@ -204,7 +160,10 @@ class Entry:
         if self.mine:
             self._epoch.hold(self.mine, self._room)
             self._link.discard(self.mine, self._epoch, _ignore)
-        else:
+        if self._hidden:
+            room = 0 if self.mine else self._room
+            Search(self._link, self._epoch, self._line.folder, self._request, room)
+        elif not self.mine:
             self._epoch.unreserve(self._room)
 
     def _over(self) -> bool:
@@ -228,18 +187,30 @@ class Entry:
         self._calls = []
         if self._over():
             return  # the end of the session tells everybody
+        ordered = ordering.in_order(names or ())
+        if self._uncertain and (self._refused is None or definite(self._refused)):
+            self._answered(ordered, error)
         if self._refused is not None:
             self._not_created(self._refused)
         elif error is not None:
             if self._queue is not None:
                 self._queue.not_seen(self)
-            self._trouble(error, self.look)
+            self._trouble(error, self._again if self._uncertain else self.look)
         else:
-            self._uncertain = False
-            ordered = ordering.in_order(names or ())
             if self._queue is not None:
                 self._queue.seen(self, ordered)
             self._place(ordering.place(ordered, self._epoch.id, self._request))
+
+    def _answered(self, ordered: list[Contender], error: CoordinationError | None) -> None:
+        """A create that was sent again is answered, which is ordered behind the first one."""
+        if error is None or isinstance(error, NodeMissing):
+            self._uncertain = False
+            if ordering.place(ordered, self._epoch.id, self._request) is not None:
+                self._refused = None  # the first one got in
+        elif definite(error):
+            self._uncertain, self._hidden = False, True
+        else:
+            self._refused = None  # the answer to the next one tells as much
 
     def _joined(self, result: Any, error: CoordinationError | None) -> None:
         """Created, where others of this session wait: the place is still to be learned."""
@@ -262,7 +233,7 @@ class Entry:
         if queue is None:
             return
         place = None
-        if self._line.listed is _nothing:
+        if self._line.silent:
             contender = ordering.parse(self.mine.rpartition("/")[2])
             place = None if contender is None else queue.append(contender)
         if place is None:

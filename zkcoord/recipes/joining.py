@@ -21,7 +21,7 @@ from zkcoord.zk.link import Link
 from zkcoord.zk.names import parent
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import EPHEMERAL, Create, Exists, Stat
-from zkcoord.zk.translate import LinkDropped
+from zkcoord.zk.translate import LinkDropped, definite
 from zkcoord.zk.verbs import late
 
 _PAUSE_S = 0.2
@@ -32,8 +32,9 @@ LeaseT = TypeVar("LeaseT", bound=Lease)
 class Joining(Generic[LeaseT]):
     """Create one named ephemeral node, exactly once.
 
-    An unknown outcome is resolved by creating again: when the node is there then, its owner tells
-    whose it is. A session claims a name only once at a time, so its own node is this request's.
+    An unknown outcome is resolved by creating again: whatever the server answers then is ordered
+    behind the first one, so a look tells whether the node is there, and its owner whose it is.
+    A session claims a name only once at a time, so its own node is this request's.
 
     Args:
         path: absolute. unique: add session and request to the name, so that it is never taken.
@@ -60,6 +61,7 @@ class Joining(Generic[LeaseT]):
         self._epoch: Epoch | None = None
         self._room = 0
         self._uncertain = False
+        self._refused: CoordinationError | None = None
         self._call: Call | None = None
         self.promise: Promise[LeaseT] = Promise(link.dispatcher, undo=_undo)
         self._timer = None if timeout is None else link.timer(timeout, self._expired)
@@ -116,14 +118,18 @@ class Joining(Generic[LeaseT]):
         elif isinstance(error, LinkDropped):
             self._uncertain = self._uncertain or error.sent
             self._again()
-        elif isinstance(error, NodeExists) and self._uncertain:
-            self._link.call(Exists(self._path), self._looked, epoch=self._epoch, verb="join")
+        elif self._uncertain and definite(error):
+            self._refused = error
+            self._look()
         elif isinstance(error, NodeMissing):
             self._link.ensure(parent(self._path), self._ensured)
         elif isinstance(error, EnsembleUnavailable):
             self._link.timer(_PAUSE_S, self._again)
         else:
             self._fail(error)
+
+    def _look(self) -> None:
+        self._link.call(Exists(self._path), self._looked, epoch=self._epoch, verb="join")
 
     def _again(self) -> None:
         if self.promise.done() and not self._uncertain:
@@ -139,12 +145,32 @@ class Joining(Generic[LeaseT]):
 
     def _looked(self, stat: Stat | None, error: CoordinationError | None) -> None:
         assert self._epoch is not None
-        if isinstance(error, LinkDropped) or (error is None and stat is None):
-            self._again()
-        elif stat is not None and stat.owner == self._epoch.id:
+        if isinstance(error, LinkDropped):
+            self._look()
+        elif isinstance(error, EnsembleUnavailable):
+            self._link.timer(_PAUSE_S, self._look)
+        elif error is not None:
+            self._fail(error)
+        elif stat is None:
+            self._not_there()
+        elif stat.owner == self._epoch.id:
             self._joined(stat.czxid)
         else:
-            self._fail(error or NodeExists(f"join {self._name}: the name is taken"))
+            self._fail(NodeExists(f"join {self._name}: the name is taken"))
+
+    def _not_there(self) -> None:
+        """It was not created, and what came in the way is over or is not."""
+        refused = self._refused
+        assert refused is not None
+        self._uncertain = False
+        if self.promise.done():
+            self._give_back()
+        elif isinstance(refused, NodeMissing):
+            self._link.ensure(parent(self._path), self._ensured)
+        elif isinstance(refused, NodeExists):
+            self._again()
+        else:
+            self._fail(refused)
 
     def _joined(self, token: int) -> None:
         epoch = self._epoch

@@ -10,9 +10,9 @@ from zkcoord.core.layouts import Layout
 from zkcoord.errors import ConfigError
 from zkcoord.recipes.acquisition import Acquisition
 from zkcoord.recipes.contenders import describe
-from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.lock_delay import check_delay, give_back
 from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.revocation import OnRevoke, listening

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from zkcoord.core import ordering
 from zkcoord.core.ordering import Place
 from zkcoord.errors import CoordinationError, NodeMissing
-from zkcoord.recipes.entry import Line
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.multi_entry import MultiEntry
 from zkcoord.recipes.waiting import Waiting
 from zkcoord.zk.epoch import Epoch

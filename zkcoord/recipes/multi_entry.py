@@ -29,16 +29,17 @@ from zkcoord.errors import (
     SessionClosed,
     SessionLost,
 )
-from zkcoord.recipes.entry import Line
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.recount import Recount
+from zkcoord.recipes.search import Search
 from zkcoord.zk.call import Call
 from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.errands import discard_all
 from zkcoord.zk.link import Link
 from zkcoord.zk.requests import (
     EPHEMERAL,
     SEQUENTIAL,
     Create,
-    Delete,
     Exists,
     GetChildren,
     Multi,
@@ -96,6 +97,7 @@ class MultiEntry:
         self._refused: CoordinationError | None = None
         self._unlisted: CoordinationError | None = None
         self._uncertain = False
+        self._hidden = False  # what is uncertain may not be listed everywhere
         self._listings: dict[int, list[str]] = {}
         self._gates = 0
         self._unmade: CoordinationError | None = None
@@ -152,8 +154,11 @@ class MultiEntry:
             self._fly()
             return
         self._left = True
-        for path, room in zip(self.mine, self._rooms, strict=True):
-            if not path:
+        for index, (path, room) in enumerate(zip(self.mine, self._rooms, strict=True)):
+            if self._hidden and index not in self._listings:
+                folder = self._lines[index].folder
+                Search(self._link, self._epoch, folder, self._request, 0 if path else room)
+            elif not path:
                 self._epoch.unreserve(room)
         known = [path for path in self.mine if path]
         if known:
@@ -234,6 +239,7 @@ class MultiEntry:
         elif isinstance(self._unlisted, EnsembleUnavailable):
             self._trouble(self._unlisted, self._list_again)
         else:
+            self._hidden = self._uncertain and self._unlisted is not None
             self._uncertain = False
             self._settled(refused or self._unlisted)
 
@@ -361,37 +367,6 @@ class MultiEntry:
     def _fail(self, error: CoordinationError) -> None:
         self._asker.failed(error)
         self.leave()
-
-
-def discard_all(link: Link, paths: list[str], epoch: Epoch, done: Callable[[bool], object]) -> None:
-    """Delete ephemeral nodes of `epoch`, in one transaction when all are there.
-
-    Otherwise each by itself, until it is gone or the session is over. `done(True)` on the loop
-    once all are known to be gone, `done(False)` when the session ended first or the server refuses.
-    """
-    left, gone = len(paths), True
-
-    def one(was_gone: bool) -> None:
-        nonlocal left, gone
-        left -= 1
-        gone = gone and was_gone
-        if not left:
-            done(gone)
-
-    def on_reply(results: list[Any] | None, error: CoordinationError | None) -> None:
-        if error is None and not any(results or ()):
-            for path in paths:
-                epoch.free(path)
-            done(True)
-            return
-        for path in paths:
-            link.discard(path, epoch, one)
-
-    if left == 1:
-        link.discard(paths[0], epoch, done)
-    else:
-        request = Multi(tuple(Delete(path) for path in paths))
-        link.call(request, on_reply, epoch=epoch, verb="leave")
 
 
 def _ignore(_gone: bool) -> None:

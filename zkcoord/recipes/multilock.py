@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 from zkcoord.errors import ConfigError, CoordinationError, EnsembleUnavailable, NameRefused
 from zkcoord.recipes.contenders import describe
-from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.multi_acquisition import MultiAcquisition
-from zkcoord.recipes.multi_entry import discard_all
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.errands import discard_all
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise

@@ -24,7 +24,8 @@ from zkcoord.errors import (
     NodeMissing,
     VersionConflict,
 )
-from zkcoord.recipes.entry import Entry, Line
+from zkcoord.recipes.entry import Entry
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.lookout import Lookout
 from zkcoord.recipes.permit import (
     Asked,

@@ -31,9 +31,9 @@ from zkcoord.errors import (
 )
 from zkcoord.recipes.acquisition import Acquisition
 from zkcoord.recipes.contenders import amended, describe
-from zkcoord.recipes.entry import Line
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.reentry import DEPTH_MAX, ReentrantLease, Tenure, Tenures
 from zkcoord.recipes.revocation import OnRevoke, listening

@@ -33,8 +33,8 @@ from zkcoord.errors import (
 )
 from zkcoord.recipes.acquisition import Acquisition
 from zkcoord.recipes.contenders import describe
-from zkcoord.recipes.entry import Line
 from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.line import Line
 from zkcoord.recipes.resizing import first_error
 from zkcoord.recipes.slot import SLOTS, SlotLease, same_claim, understand
 from zkcoord.recipes.waiting import PAUSE_S, Waiting

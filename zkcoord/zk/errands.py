@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zkcoord.errors import (
     AccessDenied,
@@ -18,7 +18,7 @@ from zkcoord.errors import (
 )
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import parent
-from zkcoord.zk.requests import Create, CreateContainer, Delete, Exists, Request, Stat
+from zkcoord.zk.requests import Create, CreateContainer, Delete, Exists, Multi, Request, Stat
 from zkcoord.zk.translate import LinkDropped
 
 if TYPE_CHECKING:
@@ -53,6 +53,37 @@ def discard(link: Link, path: str, epoch: Epoch, done: Callable[[bool], object])
 
     epoch.leaving.add(path)
     ask()
+
+
+def discard_all(link: Link, paths: list[str], epoch: Epoch, done: Callable[[bool], object]) -> None:
+    """Delete ephemeral nodes of `epoch`, in one transaction when all are there.
+
+    Otherwise each by itself, until it is gone or the session is over. `done(True)` on the loop
+    once all are known to be gone, `done(False)` when the session ended first or the server refuses.
+    """
+    left, gone = len(paths), True
+
+    def one(was_gone: bool) -> None:
+        nonlocal left, gone
+        left -= 1
+        gone = gone and was_gone
+        if not left:
+            done(gone)
+
+    def on_reply(results: list[Any] | None, error: CoordinationError | None) -> None:
+        if error is None and not any(results or ()):
+            for path in paths:
+                epoch.free(path)
+            done(True)
+            return
+        for path in paths:
+            link.discard(path, epoch, one)
+
+    if left == 1:
+        link.discard(paths[0], epoch, done)
+    else:
+        request = Multi(tuple(Delete(path) for path in paths))
+        link.call(request, on_reply, epoch=epoch, verb="leave")
 
 
 def ensure(link: Link, path: str, done: Done, *, container: bool = False) -> None:

@@ -16,6 +16,7 @@ from zkcoord.errors import (
     NodeMissing,
     QuotaFull,
     ReadOnlyServer,
+    SessionClosed,
     SessionLost,
     VersionConflict,
 )
@@ -44,6 +45,11 @@ class LinkDropped(EnsembleUnavailable):
             hint="it may or may not have been carried out" if sent else "it was not carried out",
         )
         self.sent = sent
+
+
+def definite(error: CoordinationError) -> bool:
+    """Whether a server answered so, and means it."""
+    return not isinstance(error, (EnsembleUnavailable, SessionLost, SessionClosed))
 
 
 _Maker = Callable[[str], CoordinationError]
