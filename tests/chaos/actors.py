@@ -269,11 +269,11 @@ class Actor:
         """Close its standard input, and wait; by force when that does not help."""
         if self.alive:
             self.resume()
-            assert self._process.stdin is not None
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(8)
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(8)
         self._process.kill()
         self._process.wait(10)
         if self._line is not None:
