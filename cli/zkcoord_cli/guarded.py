@@ -7,6 +7,7 @@ renewal, passes on signals, and translates how it ended.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -90,6 +91,7 @@ def run_guarded(
     *,
     grace: float,
     on_stop: Callable[[], None] | None = None,
+    regardless: bool = False,
 ) -> Ending:
     """Run `command` without a shell until it ends or the lease is about to.
 
@@ -99,20 +101,22 @@ def run_guarded(
         lease: held by the caller, who releases it afterwards.
         command: program and arguments.
         grace: seconds before the end of the lease at which SIGTERM is sent; SIGKILL follows
-            before the end. Must be above `keeper.KILL_MARGIN_S`.
+            before the end. At `keeper.KILL_MARGIN_S` only SIGKILL is sent.
         on_stop: called when the command was stopped from the terminal (Ctrl-Z); when it returns,
             the command goes on.
+        regardless: let it go on when the lease ends.
     """
     control_read, control_write = os.pipe2(os.O_CLOEXEC)
     status_read, status_write = os.pipe2(os.O_CLOEXEC)
     keeper.become_subreaper()  # should the keeper be killed, its descendants come to us
     others = set(keeper.descendants())
     terminal = _owns_terminal()
+    until = math.inf if regardless else lease.valid_until
     process = subprocess.Popen(
         [
             sys.executable, "-I", "-S", str(Path(keeper.__file__)),
             str(control_read), str(status_write),
-            repr(lease.valid_until), repr(grace), str(int(terminal)), "--", *command,
+            repr(until), repr(grace), str(int(terminal)), "--", *command,
         ],
         env={**os.environ, **variables(lease)},
         pass_fds=(control_read, status_write),
@@ -120,7 +124,7 @@ def run_guarded(
     )  # fmt: skip
     os.close(control_read)
     os.close(status_write)
-    conversation = _Conversation(lease, control_write, status_read, on_stop)
+    conversation = _Conversation(None if regardless else lease, control_write, status_read, on_stop)
     try:
         with _forwarding(conversation):
             ending = conversation.hold()
@@ -141,7 +145,7 @@ class _Conversation:
 
     def __init__(
         self,
-        lease: GuardedLease,
+        lease: GuardedLease | None,
         control: int,
         status: int,
         on_stop: Callable[[], None] | None,
@@ -150,7 +154,7 @@ class _Conversation:
         self._control = control
         self._status = status
         self._on_stop = on_stop
-        self._told = lease.valid_until
+        self._told = 0.0 if lease is None else lease.valid_until
         self._said_lost = False
         self._group = 0
 
@@ -176,6 +180,8 @@ class _Conversation:
                     return ending
 
     def _renew(self) -> None:
+        if self._lease is None:
+            return
         if self._lease.lost.is_set():
             if not self._said_lost:
                 self._said_lost = True

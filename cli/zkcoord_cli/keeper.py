@@ -13,7 +13,8 @@ that `zkcoord` died. On STATUS go lines: ``started PID``, ``failed ERRNO``, ``st
 processes that outlived the command and were killed.
 
 The command runs in a process group of its own, and gets the terminal when TERMINAL is 1. At `UNTIL`
-minus `GRACE` it and all its descendants get SIGTERM, `KILL_MARGIN_S` before `UNTIL` SIGKILL.
+minus `GRACE` it and all its descendants get SIGTERM, `KILL_MARGIN_S` before `UNTIL` SIGKILL; only
+that when `GRACE` is not above it. `UNTIL` may be ``inf``.
 Descendants are found through /proc; being their subreaper (prctl(2), PR_SET_CHILD_SUBREAPER), the
 keeper also finds those whose parents have exited and those that left the process group.
 """
@@ -202,9 +203,10 @@ class Keeper:
         if left <= self.grace and not self._termed:
             self._termed = True
             self.reason = "lost" if self.reason == "itself" else self.reason
-            pids = descendants()
-            _send(pids, signal.SIGTERM)
-            _send(pids, signal.SIGCONT)  # a stopped process cannot clean up
+            if self.grace > KILL_MARGIN_S:
+                pids = descendants()
+                _send(pids, signal.SIGTERM)
+                _send(pids, signal.SIGCONT)  # a stopped process cannot clean up
         if left <= KILL_MARGIN_S:
             _send(descendants(), signal.SIGKILL)
 
@@ -253,7 +255,7 @@ class Keeper:
         while descendants() and now() < end:
             _reap()
             time.sleep(0.01)
-        kill_all(max(self.until, now()) + 5.0)
+        kill_all((max(self.until, now()) if math.isfinite(self.until) else now()) + 5.0)
         return len(left)
 
     def _tell(self, line: str) -> None:

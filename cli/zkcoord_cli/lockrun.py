@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+import click
 
 from zkcoord_cli.formats import duration
 from zkcoord_cli.output import Output
@@ -35,15 +35,13 @@ class How(TypedDict):
 
 
 def check(how: How) -> None:
-    """Raises ConfigError for what does not go together."""
-    from zkcoord.errors import ConfigError
-
+    """Raises UsageError for what does not go together."""
     if how["shared"] and how["permits"] is not None:
-        raise ConfigError("--shared and --permits: one of them")
+        raise click.UsageError("--shared and --permits: one of them")
     if how["weight"] != 1 and how["permits"] is None:
-        raise ConfigError("--weight: only with --permits")
+        raise click.UsageError("--weight: only with --permits")
     if how["grace"] is not None and how["on_lost"] != STOP:
-        raise ConfigError("--grace: only with --on-lost stop")
+        raise click.UsageError("--grace: only with --on-lost stop")
 
 
 class Wanted(NamedTuple):
@@ -132,7 +130,7 @@ def grace_of(how: How, session_timeout: float) -> float:
 
     grace = how["grace"]
     if how["on_lost"] == KILL:
-        return 2 * keeper.KILL_MARGIN_S
+        return keeper.KILL_MARGIN_S
     if grace is None:
         return session_timeout / 4
     if not 2 * keeper.KILL_MARGIN_S <= grace <= session_timeout / 2:
@@ -154,22 +152,12 @@ def run(
         output.note(f"stopped; {lease.name} is lost in {lease.valid_for():.0f} s at most")
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    guard: guarded.GuardedLease = lease
-    if on_lost == CONTINUE:
+    regardless = on_lost == CONTINUE
+    if regardless:
         lease.on_lost(lambda: output.warn(f"{lease.name} was lost; the command goes on without it"))
-        guard = Unguarded(lease.name, lease.token)
-    return guarded.run_guarded(guard, arguments, grace=grace, on_stop=on_stop)
-
-
-class Unguarded:
-    """A lease whose loss does not concern the command."""
-
-    valid_until = math.inf
-
-    def __init__(self, name: str, token: int) -> None:
-        self.name = name
-        self.token = token
-        self.lost = threading.Event()
+    return guarded.run_guarded(
+        lease, arguments, grace=grace, on_stop=on_stop, regardless=regardless
+    )
 
 
 def explain(output: Output, ending: Ending, what: str, program: str) -> None:

@@ -107,7 +107,9 @@ class FixedInspector:
 
     def lock(self, name: str) -> LockView:
         holder, waiter = contender(0, "train"), contender(1, "eval")
-        return LockView(name=name, path=f"/locks/{name}", holder=holder, waiters=[waiter])
+        return LockView(
+            name=name, path=f"/locks/{name}", holder=holder, waiters=[waiter], holders=[holder]
+        )
 
     def elections(self) -> list[ElectionView]:
         return [self.election("queue/mail")]

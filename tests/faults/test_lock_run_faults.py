@@ -25,7 +25,7 @@ STUBBORN = (
 )
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not in {seconds} s: {what}"
@@ -45,7 +45,9 @@ def proxy(stack: Stack) -> Iterator[Proxy]:
         yield between
 
 
-def run_lock(proxy: Proxy, zookeeper: str, folder: Path, *command: str) -> subprocess.Popen[str]:
+def run_lock(
+    proxy: Proxy, zookeeper: str, folder: Path, *command: str, options: tuple[str, ...] = ()
+) -> subprocess.Popen[str]:
     chroot = zookeeper.partition("/")[2]
     environment = {
         **os.environ,
@@ -53,7 +55,7 @@ def run_lock(proxy: Proxy, zookeeper: str, folder: Path, *command: str) -> subpr
         "ZKCOORD_SESSION_TIMEOUT_S": str(SESSION_S),
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "zkcoord_cli", "lock", "run", "gpu", "--", *command],
+        [sys.executable, "-m", "zkcoord_cli", "lock", "run", "gpu", *options, "--", *command],
         env=environment,
         cwd=folder,
         text=True,
@@ -114,6 +116,52 @@ def test_a_stopped_zkcoord_loses_the_lock_and_its_command(
         first.send_signal(signal.SIGCONT)
         first.communicate(timeout=60)
         assert first.returncode == 123
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_on_lost_kill_sends_no_sigterm(proxy: Proxy, zookeeper: str, tmp_path: Path) -> None:
+    script = "trap 'touch termed' TERM; echo $$ >> pids; touch held; while :; do sleep 0.05; done"
+    options = ("--on-lost", "kill")
+    first = run_lock(proxy, zookeeper, tmp_path, "sh", "-c", script, options=options)
+    try:
+        until((tmp_path / "held").exists, "the command runs")
+        pid = int((tmp_path / "pids").read_text())
+        proxy.blackhole()
+        with (
+            Session(zookeeper, timeout=SESSION_S) as session,
+            Lock(session, "gpu").acquire(timeout=60),
+        ):
+            assert not is_alive(pid)
+        _, err = first.communicate(timeout=60)
+        assert first.returncode == 123
+        assert "lock gpu was lost" in err
+        assert not (tmp_path / "termed").exists()
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_on_lost_continue_lets_the_command_go_on(
+    proxy: Proxy, zookeeper: str, tmp_path: Path
+) -> None:
+    script = "echo $ZKCOORD_LOCK_VALID_UNTIL > held; while [ ! -e go ]; do sleep 0.05; done; exit 9"
+    options = ("--on-lost", "continue")
+    first = run_lock(proxy, zookeeper, tmp_path, "sh", "-c", script, options=options)
+    try:
+        until(lambda: (tmp_path / "held").exists() and (tmp_path / "held").read_text(), "it runs")
+        assert 0 < float((tmp_path / "held").read_text()) < keeper.now() + SESSION_S
+        proxy.blackhole()
+        with (
+            Session(zookeeper, timeout=SESSION_S) as session,
+            Lock(session, "gpu").acquire(timeout=60),
+        ):
+            assert first.poll() is None
+        (tmp_path / "go").touch()
+        _, err = first.communicate(timeout=60)
+        assert first.returncode == 9
+        assert err.splitlines()[-1] == "warning: lock gpu was lost; the command goes on without it"
     finally:
         first.kill()
         first.communicate()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from itertools import takewhile
 
+from zkcoord.core.ordering import SHARED
 from zkcoord.errors import NodeMissing
 from zkcoord.inspector.views import ContenderView, ElectionView, LockView
 from zkcoord.recipes.contenders import Standing
@@ -31,6 +33,9 @@ def standing(session: Session, name: str, root: str) -> list[ContenderView]:
             session=f"{one.session & (2**64 - 1):#x}",
             since=now - one.waited,
             age=one.waited,
+            shared=one.kind == SHARED,
+            revocable=one.identity is not None and one.identity.revocable,
+            revoked=one.identity.revoked.reason if one.identity and one.identity.revoked else "",
         )
         for one in read_contenders(session, name, root=root, limit=SHOWN_MAX)
     ]
@@ -77,11 +82,14 @@ def names(session: Session, root: str) -> list[str]:
 def lock(session: Session, name: str) -> LockView:
     """A lock and its queue; a lock that nobody ever used is free, as ZooKeeper forgets it too."""
     queue = standing(session, name, LOCKS)
+    readers = len(list(takewhile(lambda one: one.shared, queue)))
+    holding = max(1, readers)
     return LockView(
         name=name,
         path=f"{LOCKS}/{name}",
         holder=queue[0] if queue else None,
-        waiters=queue[1:],
+        waiters=queue[holding:],
+        holders=queue[:holding],
     )
 
 

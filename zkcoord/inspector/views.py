@@ -44,6 +44,9 @@ class ContenderView(msgspec.Struct, frozen=True, kw_only=True):
         token: its fencing token; of an election's leader, the term.
         session: the ZooKeeper session that owns the node, in hexadecimal.
         since: when it entered the queue. age: for how long it has been there.
+        shared: it is a reader, which does not exclude other readers.
+        revocable: it listens when it is asked to let go. revoked: why it was asked; empty when it
+            was not.
     """
 
     place: int
@@ -54,15 +57,25 @@ class ContenderView(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     since: float
     age: float
+    shared: bool = False
+    revocable: bool = False
+    revoked: str = ""
 
 
 class LockView(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock: who holds it, who waits, in order. No holder means that it is free."""
+    """A lock: who holds it, who waits, in order.
+
+    Attributes:
+        holder: the first who holds it; None when it is free.
+        holders: all who hold it: that one, or several readers.
+        waiters: behind them, in order.
+    """
 
     name: str
     path: str
     holder: ContenderView | None
     waiters: list[ContenderView]
+    holders: list[ContenderView] = []
 
 
 class ElectionView(msgspec.Struct, frozen=True, kw_only=True):

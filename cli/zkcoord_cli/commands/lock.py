@@ -92,6 +92,8 @@ def run(
     from zkcoord.errors import AcquireTimeout, LeaseLost, ZkcoordError
     from zkcoord.zk import Session
 
+    if only_try and timeout is not None:
+        raise click.UsageError("--try and --timeout: one of them")
     lockrun.check(how)
     lockrun.leave_on_signals()
     wanted = 0.0 if only_try else timeout
@@ -160,7 +162,7 @@ def _list(output: Output, views: list[LockView]) -> None:
         [
             (
                 view.name,
-                view.holder.name if view.holder else "free",
+                _holders(view),
                 duration(view.holder.age) if view.holder else None,
                 view.holder.token if view.holder else None,
                 len(view.waiters),
@@ -172,6 +174,13 @@ def _list(output: Output, views: list[LockView]) -> None:
     )
 
 
+def _holders(view: LockView) -> str:
+    if view.holder is None:
+        return "free"
+    others = len(view.holders) - 1
+    return f"{view.holder.name} and {others} readers" if others > 0 else view.holder.name
+
+
 @command.command()
 @click.argument("name")
 @watch_option
@@ -179,7 +188,7 @@ def _list(output: Output, views: list[LockView]) -> None:
 @inspected
 @pass_output
 def show(output: Output, inspector: Inspector, name: str, watch: bool, as_json: bool) -> None:
-    """Show who holds a lock and who waits for it, in order.
+    """Show who holds a lock and who waits for it, in order. Several readers may share it.
 
     \b
     zkcoord lock show gpu-0
@@ -204,8 +213,8 @@ def show(output: Output, inspector: Inspector, name: str, watch: bool, as_json: 
 
 def _gist(view: LockView) -> object:
     """What of a lock is a change worth telling."""
-    holder = view.holder.token if view.holder else None
-    return view.name, holder, [one.token for one in view.waiters]
+    holders = [(one.token, one.revoked) for one in view.holders]
+    return view.name, holders, [one.token for one in view.waiters]
 
 
 def _show(output: Output, view: LockView) -> None:
@@ -214,14 +223,19 @@ def _show(output: Output, view: LockView) -> None:
         return
     output.table(
         ("PLACE", "NAME", "HOST", "PID", "SINCE", "TOKEN"),
-        [_row(one) for one in (view.holder, *view.waiters)],
+        [
+            *(_row("shares" if one.shared else "holds", one) for one in view.holders),
+            *(_row(f"waits, {one.place} ahead", one) for one in view.waiters),
+        ],
         right=("PID", "SINCE", "TOKEN"),
     )
+    for one in view.holders:
+        if one.revoked:
+            output.note(f"{one.name} was asked to let go: {one.revoked}")
 
 
-def _row(one: ContenderView) -> tuple[Any, ...]:
-    place = f"waits, {one.place} ahead" if one.place else "holds"
-    return place, one.name, one.host, one.pid, duration(one.age), one.token
+def _row(place: str, one: ContenderView) -> tuple[Any, ...]:
+    return place, one.name, one.host or None, one.pid or None, duration(one.age), one.token
 
 
 @command.command()
