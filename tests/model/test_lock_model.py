@@ -25,7 +25,7 @@ from lock_scenario import Scenario
 from lock_search import Found, explore, settled, wander
 from zk_client import ModelConnection, modelled
 
-RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1500"))
+RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200"))
 DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
 BLOCKS = 3
 MUTANT_RUNS = 800
@@ -43,18 +43,18 @@ MIXED = Scenario(
 )
 
 SHORT = {
-    "two clients, the link of one breaks": (Scenario(((LOCK,), (LOCK,)), alone), 9),
+    "two clients, the link of one breaks": (Scenario(((LOCK,), (LOCK,)), alone), 8),
     "a link breaks twice": (Scenario(((LOCK,),), alone, servers=3, faults=(("cut", 2),)), 9),
     "two requests of one client": (Scenario(((LOCK, LOCK),), alone), 9),
     "one gives up": (Scenario(((FICKLE, LOCK), (BRIEF,)), alone, faults=(("cut", 1),)), 5),
     "one only tries": (Scenario(((TRY,), (LOCK,)), alone), 7),
     "sessions end": (
         Scenario(((LOCK,), (LOCK,)), alone, faults=(("expire", 1), ("silence", 1))),
-        5,
+        4,
     ),
     "another leader, proposals lost or not": (
         Scenario(((LOCK,), (LOCK,)), alone, faults=(("elect", 1), ("cut", 1))),
-        6,
+        5,
     ),
     "the counter wraps": (Scenario(((LOCK, LOCK), (LOCK,)), alone, counter=2**31 - 1), 6),
     "no folder yet": (Scenario(((LOCK,), (LOCK,)), alone, folders=()), 7),

@@ -34,7 +34,7 @@ from zk_client import modelled
 
 from zkcoord.recipes.acquisition import Acquisition
 
-RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1500")) // 10
+RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200")) // 10
 DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
 MUTANT_RUNS = 600
 EVERYTHING = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1), ("reap", 1))
