@@ -16,11 +16,12 @@ from pages import DOCS, ROOT, blocks, name_of, pages
 from serving import Book
 
 STORY = DOCS / "tutorial" / "first-queue.md"  # test_tutorial.py runs it
+FENCING = DOCS / "how-to" / "fence-what-you-write.md"  # test_fencing_page.py runs its programs
 GENERATED = DOCS / "reference" / "python.md"
 WITH_PROGRAMS = [
     page
     for page in pages()
-    if page not in (STORY, GENERATED) and any(b.language == "python" for b in blocks(page))
+    if page not in (STORY, FENCING, GENERATED) and any(b.language == "python" for b in blocks(page))
 ]
 MARK = re.compile(r"<!-- docs test: (\w+) -->")
 QUEUE = re.compile(r'\bQueue\(\s*"(\w+)"')
