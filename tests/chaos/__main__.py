@@ -73,7 +73,7 @@ class Run:
                 arena = stack.enter_context(Arena())
                 threads += [self._lane("shared", arena) for _ in range(lanes)]
             if not self._tasks["own"].empty():
-                arenas = [stack.enter_context(Arena(partitions=True)) for _ in range(2)]
+                arenas = [stack.enter_context(Arena(partitions=True)) for _ in range(3)]
                 threads += [self._lane("own", arena) for arena in arenas]
             for thread in threads:
                 thread.join()

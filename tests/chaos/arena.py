@@ -36,7 +36,7 @@ class _Hurtable(Stack):
         super().__init__(zookeepers=3, brokers=0)
         self._wrap = wrap
 
-    def _build(self, *how: object) -> None:  # type: ignore[override]
+    def _build(self, *how: object) -> None:
         super()._build(*how)  # type: ignore[arg-type]
         self._wrap(self)
 

@@ -63,7 +63,7 @@ STORIES = [
         *("T3", servers.t3_create_in_flight_same_xid, "own", True),
         convicts=("kazoo", "looks", "xids"),
     ),
-    Story("T4", cutoff.t4_cut_at_every_byte),
+    Story("T4", cutoff.t4_cut_at_every_byte, convicts=("kazoo",)),
     Story(
         *("T5", processes.t5_paused_longer_than_the_timeout),
         subjects=(OURS, KAZOO, UNGUARDED, *MUTANTS),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from typing import Literal
 
 from tests.chaos.actors import Actor
 from tests.chaos.stage import KAZOO, OURS, Stage
+
+WAYS: tuple[Literal["up", "down"], ...] = ("up", "down")
 
 
 def t1_cut_off_while_busy(stage: Stage) -> None:
@@ -67,26 +69,18 @@ def t4_cut_at_every_byte(stage: Stage) -> None:
     """The link breaks after the k-th byte of acquire and release, for every k, both ways."""
     client = stage.contender("client", aside=True, timeout=10.0)
     _round_trip(client)
-    lengths = {}
-    for way in ("up", "down"):
+    step = max(1, round(1 / stage.size)) if stage.subject == OURS else 8  # kazoo is slow to return
+    for way in WAYS:
         before = client.line.bytes(way)
         _round_trip(client)
-        lengths[way] = client.line.bytes(way) - before
-    slow = stage.subject != OURS  # a reconnect of kazoo's takes its time
-    step = {
-        way: max(1, round(length / (stage.often(60 if slow else 200))))
-        for way, length in lengths.items()
-    }
-    for way, count in chain(
-        (("up", k) for k in range(1, lengths["up"] + 1, step["up"])),
-        (("down", k) for k in range(1, lengths["down"] + 1, step["down"])),
-    ):
-        client.line.cut_after(count, way)
-        client.asks()
-        client.holds(within=15)
-        client.lets_go()
-        client.line.heal()
-        stage.comes_true(lambda: not stage.queue(), f"no node after a cut at {way} {count}", 15)
+        length = client.line.bytes(way) - before
+        for count in range(1, length + 1, step):
+            client.line.cut_after(count, way)
+            client.asks()
+            client.holds(within=15)
+            client.lets_go()
+            client.line.heal()
+            stage.comes_true(lambda: not stage.queue(), "no node is left after a cut", 15)
 
 
 def t19_whatever_the_network_does(stage: Stage) -> None:
