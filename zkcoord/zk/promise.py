@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, InvalidStateError
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkcoord.zk.loop import Homebound, Worker, run
 
@@ -19,41 +21,100 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+_OVER = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
+
+
 class Promise(Future[T]):
     """A :class:`concurrent.futures.Future` that can be awaited too.
 
     Callbacks added with ``add_done_callback`` run on the session's dispatcher thread, never on one
     of its inner threads. ``cancel`` gives up what is waited for and cleans up behind it.
+
+    Every request makes one and mostly no thread waits for it, so it is lean: the condition that a
+    waiting thread needs is made for the first, and to look takes no lock.
     """
 
+    # Future's attributes; what of its methods is not replaced here works on them. `_state` is
+    # written last and never changes once it is over, so who reads that may read the others.
+
     def __init__(self, dispatcher: Worker, *, undo: Callable[[T], object] | None = None) -> None:
-        super().__init__()
         self._dispatcher = dispatcher
         self._undo = undo
+        self._lock = threading.RLock()
+        self._awaited: threading.Condition | None = None
+        self._calls: list[Callable[[], object]] = []
+        self._waiters = []
+        self._result = None
+        self._exception = None
+        self._state = PENDING
+
+    if not TYPE_CHECKING:  # they know it as an attribute
+
+        @property
+        def _condition(self) -> threading.Condition:
+            with self._lock:
+                if self._awaited is None:
+                    self._awaited = threading.Condition(self._lock)
+                return self._awaited
+
+    def done(self) -> bool:
+        """Whether there is a result or an error, or it was cancelled."""
+        return self._state in _OVER
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self._state in _OVER and self._state != FINISHED
+
+    def result(self, timeout: float | None = None) -> T:
+        """The result, or the error raised; waits for it, for so many seconds at most."""
+        if self._state == FINISHED and self._exception is None:
+            return self._result  # type: ignore[return-value]
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The error, or None; waits for it, for so many seconds at most."""
+        if self._state == FINISHED:
+            return self._exception
+        return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
         """Call `fn(self)` on the dispatcher thread once this is done."""
-        super().add_done_callback(lambda _: self._dispatcher.post(fn, self))
+        self.on_done(partial(self._dispatcher.post, fn, self))
 
     def on_done(self, fn: Callable[[], object]) -> None:
         """Call `fn()` on whichever thread completes this; `fn` must not block."""
-        super().add_done_callback(lambda _: fn())
+        with self._lock:
+            if self._state not in _OVER:
+                self._calls.append(fn)
+                return
+        run((fn, ()))
 
     def fulfil(self, value: T) -> bool:
         """Set the result; False when it was cancelled or is done already."""
-        try:
-            self.set_result(value)
-        except InvalidStateError:
-            return False
-        return True
+        return self._settle(value, None)
 
     def fail(self, error: BaseException) -> bool:
         """Set the error; False when it was cancelled or is done already."""
-        try:
-            self.set_exception(error)
-        except InvalidStateError:
-            return False
+        return self._settle(None, error)
+
+    def _settle(self, value: T | None, error: BaseException | None) -> bool:
+        with self._lock:
+            if self._state in _OVER:
+                return False
+            self._result, self._exception = value, error
+            self._state = FINISHED
+            for waiter in self._waiters:  # of concurrent.futures.wait and as_completed
+                tell = waiter.add_result if error is None else waiter.add_exception
+                tell(self)
+            if self._awaited is not None:
+                self._awaited.notify_all()
+        self._invoke_callbacks()
         return True
+
+    def _invoke_callbacks(self) -> None:
+        calls, self._calls = self._calls, []  # they hold whoever waits, and are held by it
+        for call in calls:
+            run((call, ()))
 
     def then(self, shape: Callable[[T], U]) -> Promise[U]:
         """A promise of `shape(result)`; `shape` must not block, and errors pass unchanged.
