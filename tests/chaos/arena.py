@@ -111,13 +111,16 @@ class Arena:
         return probe.zookeeper_mode(HOST, server.port)
 
     def leader(self) -> ZooKeeperServer:
-        """The server that leads; waits until one does."""
+        """The server that leads; waits until one does and all others that run follow.
+
+        One that was frozen or cut off may take itself for the leader for a moment longer.
+        """
         found: list[ZooKeeperServer] = []
 
         def leads() -> bool:
-            alive = [s for s in self.servers if s.alive and not s.paused]
-            found[:] = [s for s in alive if self.mode(s) == "leader"]
-            return bool(found)
+            modes = {s: self.mode(s) for s in self.servers if s.alive and not s.paused}
+            found[:] = [server for server, mode in modes.items() if mode == "leader"]
+            return len(found) == 1 and None not in modes.values()
 
         if not wait_until(leads, 60):
             raise TimeoutError("no server leads")

@@ -114,7 +114,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "looks": look_instead_of_writing,
     "xids": restart_xids,
     "sent": believe_what_was_sent,
-    "told": wait_for_the_server_to_say_so,
+    "late": wait_for_the_server_to_say_so,
     "text": sort_as_text,
     "end": take_any_number,
 }
