@@ -28,9 +28,12 @@ NOUNS = {
     "election": "show who leads an election and who stands by",
     "local": "start, look at and stop real servers on this machine",
     "lock": "run a command under a lock; see who holds and waits; ask for it",
+    "member": "see who is in a group; watch who comes and goes",
     "node": "look at znodes; read, write and watch one",
+    "pool": "see who has which slot of a pool; add slots, drain them",
     "queue": "create, list and show queues",
     "scheduler": "run a scheduler for one or more queues",
+    "semaphore": "see who holds how many permits; change how many there are",
     "task": "submit tasks; see their state, history and results",
 }
 

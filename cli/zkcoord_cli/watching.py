@@ -1,20 +1,72 @@
-"""`--watch`: look again and again, and show what changed."""
+"""Watching: `--watch` looks again and again; `watch` and `observe` are told of each change."""
 
 from __future__ import annotations
 
+import queue
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import click
 
+from zkcoord_cli.options import SECONDS
 from zkcoord_cli.output import Output
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 EVERY_S = 1.0
+TICK_S = 0.2
+WAITING_MAX = 1000
+
+
+class Watcher(Protocol):
+    """Someone who watches, and calls back."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it ended by itself."""
+
+    def close(self) -> None:
+        """No more calls."""
+
+
+def for_option(function: F) -> F:
+    """`--for`, passed as `seconds`."""
+    return click.option(
+        "--for",
+        "seconds",
+        type=SECONDS,
+        metavar="SECONDS",
+        show_default="until interrupted",
+        help="Stop after this.",
+    )(function)
+
+
+def told(watch: Callable[[Callable[[T], object]], Watcher], seconds: float | None) -> Iterator[T]:
+    """What a watcher is told, as it comes, for so many seconds or until interrupted.
+
+    The watcher is held up while nobody takes what it has told.
+
+    Args:
+        watch: begins to watch, given what to call.
+        seconds: None for ever.
+    """
+    waiting: queue.Queue[T] = queue.Queue(WAITING_MAX)
+    until = None if seconds is None else time.monotonic() + seconds
+    watcher = watch(waiting.put)
+    try:
+        while until is None or time.monotonic() < until:
+            try:
+                yield waiting.get(timeout=TICK_S)
+            except queue.Empty:
+                if watcher.error is not None:
+                    raise watcher.error from None
+    finally:
+        watcher.close()
+        while not waiting.empty():  # who was held up can go on
+            waiting.get_nowait()
 
 
 def watch_option(function: F) -> F:

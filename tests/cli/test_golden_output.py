@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -23,8 +24,14 @@ from zkcoord.inspector import (
     ElectionView,
     FactView,
     LockView,
+    MemberView,
+    NodeView,
+    PermitView,
+    PoolView,
     QueueDetail,
     QueueView,
+    SemaphoreView,
+    SlotView,
     TaskHistory,
     TaskView,
     TopicView,
@@ -111,6 +118,49 @@ class FixedInspector:
             name=name, path=f"/locks/{name}", holder=holder, waiters=[waiter], holders=[holder]
         )
 
+    def semaphores(self) -> list[SemaphoreView]:
+        return [self.semaphore("gpus")]
+
+    def semaphore(self, name: str) -> SemaphoreView:
+        holder, waiter = (
+            PermitView(**msgspec.structs.asdict(contender(place, who)), weight=2)
+            for place, who in enumerate(("train", "eval"))
+        )
+        return SemaphoreView(
+            name=name, path=f"/semaphores/{name}", permits=3, declared=4, held=2, waiting=1,
+            holders=[holder], waiters=[waiter],
+        )  # fmt: skip
+
+    def pools(self) -> list[PoolView]:
+        return [self.pool("gpus")]
+
+    def pool(self, name: str) -> PoolView:
+        slots = [
+            SlotView(slot="gpu-0", drained=True, holder=contender(0, "train")),
+            SlotView(slot="gpu-1", drained=False, holder=None),
+        ]
+        return PoolView(name=name, path=f"/pools/{name}", slots=slots, waiting=2)
+
+    def members(self, _: str) -> list[MemberView]:
+        return [
+            MemberView(
+                name=name, token=700, session="0x1000", since=NOON - 90, age=90.0,
+                capabilities=names, capacity=amount, load=amount, data=data,
+            )
+            for name, names, amount, data in (
+                ("able", ["gpu", "region=eu"], 4.0, b""), ("plain", None, None, b"10.0.0.7"),
+            )
+        ]  # fmt: skip
+
+    def node(self, path: str) -> NodeView:
+        return NodeView(
+            path=path, size=2, version=3, children=0, session="0x1000", czxid=700, mzxid=701,
+            created=NOON - 90, changed=NOON - 60, data=b"on",
+        )  # fmt: skip
+
+    def tree(self, path: str, **_: object) -> tuple[list[NodeView], bool]:
+        return [self.node(path), self.node(f"{path}/dark")], False
+
     def elections(self) -> list[ElectionView]:
         return [self.election("queue/mail")]
 
@@ -153,8 +203,15 @@ READING = [
     "election show queue/mail",
     "lock list",
     "lock show gpu-0",
+    "member list /members/web",
+    "node get /flags",
+    "node tree /flags",
+    "pool list",
+    "pool show gpus",
     "queue list",
     "queue show mail",
+    "semaphore list",
+    "semaphore show gpus",
     "task list mail",
     "task result mail 01K9",
     "task show mail 01K9",

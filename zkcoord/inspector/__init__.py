@@ -23,9 +23,14 @@ from zkcoord.inspector.views import (
     ElectionView,
     FactView,
     LockView,
+    MemberView,
     NodeView,
+    PermitView,
+    PoolView,
     QueueDetail,
     QueueView,
+    SemaphoreView,
+    SlotView,
     TaskHistory,
     TaskView,
     TopicView,
@@ -42,10 +47,15 @@ __all__ = [
     "FactView",
     "Inspector",
     "LockView",
+    "MemberView",
     "NodeView",
+    "PermitView",
+    "PoolView",
     "QueueDetail",
     "QueueView",
+    "SemaphoreView",
     "Servers",
+    "SlotView",
     "TaskHistory",
     "TaskView",
     "TopicView",
@@ -53,7 +63,7 @@ __all__ = [
 
 
 class Inspector:
-    """Looks at queues, agents, tasks, dead letters, locks and elections.
+    """Looks at queues, agents, tasks, dead letters, and at what coordinates processes.
 
     Connects when first needed: what only reads ZooKeeper never asks Kafka. Not thread-safe.
 
@@ -104,6 +114,36 @@ class Inspector:
     def lock(self, name: str) -> LockView:
         """One lock; a name that was never used is a free lock."""
         return contenders.lock(self.servers.session, name)
+
+    def semaphores(self) -> list[SemaphoreView]:
+        """All semaphores under ``/semaphores``."""
+        from zkcoord.inspector import permits
+
+        return permits.semaphores(self.servers.session)
+
+    def semaphore(self, name: str) -> SemaphoreView:
+        """One semaphore; one that nobody uses has no permits. Raises NodeForeign."""
+        from zkcoord.inspector import permits
+
+        return permits.semaphore(self.servers.session, name)
+
+    def pools(self) -> list[PoolView]:
+        """All pools under ``/pools``."""
+        from zkcoord.inspector import permits
+
+        return permits.pools(self.servers.session)
+
+    def pool(self, name: str) -> PoolView:
+        """One pool; one that nobody uses has no slots. Raises NodeForeign."""
+        from zkcoord.inspector import permits
+
+        return permits.pool(self.servers.session, name)
+
+    def members(self, path: str) -> list[MemberView]:
+        """The members of the group at `path`, by name; none when nobody ever joined it."""
+        from zkcoord.inspector import members
+
+        return members.members(self.servers.session, path)
 
     def elections(self) -> list[ElectionView]:
         """All elections under ``/elections``, and those of the queues as ``queue/NAME``."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from itertools import takewhile
+from typing import TypeVar
 
 from zkcoord.core.ordering import SHARED
-from zkcoord.errors import NodeMissing
+from zkcoord.errors import NodeForeign, NodeMissing
 from zkcoord.inspector.views import ContenderView, ElectionView, LockView
-from zkcoord.recipes.contenders import Standing
+from zkcoord.recipes.contenders import Identity, Standing, contenders_future
 from zkcoord.recipes.contenders import contenders as read_contenders
-from zkcoord.zk import Session, Stat
+from zkcoord.zk import Promise, Session, Stat
 
 LOCKS = "/locks"
 ELECTIONS = "/elections"
@@ -20,34 +22,76 @@ IN_FLIGHT = 500
 """Reads that are under way at a time."""
 
 
+IN_A_ROW = 100
+"""Folders that are asked at a time."""
+
+T = TypeVar("T")
+
+
 def standing(session: Session, name: str, root: str) -> list[ContenderView]:
     """All that queue for `name` below `root`, first come first."""
-    now = time.time()
+    return _views(read_contenders(session, name, root=root, limit=SHOWN_MAX))
+
+
+def _views(found: list[Standing]) -> list[ContenderView]:
     return [
-        ContenderView(
-            place=one.position,
-            name=_name(one),
-            host=one.identity.host if one.identity else "",
-            pid=one.identity.pid if one.identity else 0,
-            token=one.token,
-            session=f"{one.session & (2**64 - 1):#x}",
-            since=now - one.waited,
-            age=one.waited,
-            shared=one.kind == SHARED,
-            revocable=one.identity is not None and one.identity.revocable,
-            revoked=one.identity.revoked.reason if one.identity and one.identity.revoked else "",
+        contender(
+            one.position, one.token, one.session, one.waited, one.identity,
+            node=one.node, shared=one.kind == SHARED,
         )
-        for one in read_contenders(session, name, root=root, limit=SHOWN_MAX)
-    ]
+        for one in found
+    ]  # fmt: skip
 
 
-def _name(one: Standing) -> str:
-    """What it published, what it calls itself, or which process it is."""
-    if one.identity is None:
-        return one.node
-    if one.identity.data:
-        return one.identity.data.decode("utf-8", "backslashreplace")
-    return one.identity.name or f"{one.identity.host}:{one.identity.pid}"
+def contender(
+    place: int,
+    token: int,
+    session: int,
+    age: float,
+    identity: Identity | None,
+    *,
+    node: str,
+    shared: bool = False,
+) -> ContenderView:
+    """A contender from what its node says; `node` names one that says nothing."""
+    revoked = None if identity is None else identity.revoked
+    return ContenderView(
+        place=place,
+        name=node if identity is None else _name(identity),
+        host="" if identity is None else identity.host,
+        pid=0 if identity is None else identity.pid,
+        token=token,
+        session=f"{session & (2**64 - 1):#x}",
+        since=time.time() - age,
+        age=age,
+        shared=shared,
+        revocable=identity is not None and identity.revocable,
+        revoked="" if revoked is None else revoked.reason,
+    )
+
+
+def _name(identity: Identity) -> str:
+    """What it calls itself, what it published, or which process it is."""
+    if identity.name:
+        return identity.name
+    if identity.data:
+        return identity.data.decode("utf-8", "backslashreplace")
+    return f"{identity.host}:{identity.pid}"
+
+
+def in_flights(
+    names: Sequence[str], ask: Callable[[str], Promise[T]]
+) -> list[tuple[str, T | NodeForeign]]:
+    """Ask about many folders, some at a time; what holds something else is told, not raised."""
+    found: list[tuple[str, T | NodeForeign]] = []
+    for start in range(0, len(names), IN_A_ROW):
+        asked = [(name, ask(name)) for name in names[start : start + IN_A_ROW]]
+        for name, answer in asked:
+            try:
+                found.append((name, answer.wait()))
+            except NodeForeign as error:
+                found.append((name, error))
+    return found
 
 
 def read_children(session: Session, path: str) -> list[tuple[str, bytes, Stat]]:
@@ -59,7 +103,7 @@ def read_children(session: Session, path: str) -> list[tuple[str, bytes, Stat]]:
     children = session.nodes.children(path)
     for start in range(0, len(children), IN_FLIGHT):
         asked = [
-            (child, session.nodes.get_future(f"{path}/{child}"))
+            (child, session.nodes.get_future(f"{path.rstrip('/')}/{child}"))
             for child in children[start : start + IN_FLIGHT]
         ]
         for child, answer in asked:
@@ -81,7 +125,19 @@ def names(session: Session, root: str) -> list[str]:
 
 def lock(session: Session, name: str) -> LockView:
     """A lock and its queue; a lock that nobody ever used is free, as ZooKeeper forgets it too."""
-    queue = standing(session, name, LOCKS)
+    return _lock(name, standing(session, name, LOCKS))
+
+
+def locks(session: Session) -> list[LockView]:
+    """All locks that ZooKeeper knows."""
+    found = in_flights(
+        names(session, LOCKS),
+        lambda name: contenders_future(session, name, root=LOCKS, limit=SHOWN_MAX),
+    )
+    return [_lock(name, _views(queue)) for name, queue in found if isinstance(queue, list)]
+
+
+def _lock(name: str, queue: list[ContenderView]) -> LockView:
     readers = len(list(takewhile(lambda one: one.shared, queue)))
     holding = max(1, readers)
     return LockView(
@@ -93,9 +149,10 @@ def lock(session: Session, name: str) -> LockView:
     )
 
 
-def locks(session: Session) -> list[LockView]:
-    """All locks that ZooKeeper knows."""
-    return [lock(session, name) for name in names(session, LOCKS)]
+def election_folder(name: str) -> tuple[str, str]:
+    """Root and name of an election; ``queue/NAME`` is that of a queue's schedulers."""
+    kind, _, queue = name.partition("/")
+    return (f"/queues/{queue}", "election") if kind == "queue" and queue else (ELECTIONS, name)
 
 
 def election(session: Session, name: str) -> ElectionView:
@@ -103,10 +160,7 @@ def election(session: Session, name: str) -> ElectionView:
 
     Raises NodeMissing when nobody ever stood in it.
     """
-    kind, _, queue = name.partition("/")
-    root, node = (
-        (f"/queues/{queue}", "election") if kind == "queue" and queue else (ELECTIONS, name)
-    )
+    root, node = election_folder(name)
     found = standing(session, node, root)
     if not found and session.nodes.exists(f"{root}/{node}") is None:
         raise NodeMissing(

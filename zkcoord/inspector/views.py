@@ -78,6 +78,74 @@ class LockView(msgspec.Struct, frozen=True, kw_only=True):
     holders: list[ContenderView] = []
 
 
+class PermitView(ContenderView, frozen=True, kw_only=True):
+    """A contender of a semaphore: `weight` is how many permits it holds, or asks for."""
+
+    weight: int
+
+
+class SemaphoreView(msgspec.Struct, frozen=True, kw_only=True):
+    """A semaphore.
+
+    Attributes:
+        permits: the limit; 0 when nobody uses it and none is stored.
+        declared: the limit that its first user named.
+        held: the sum of what is held; above `permits` while a forced resize drains.
+        waiting: how many requests wait.
+        holders, waiters: the first 10,000 of them, in order.
+        problem: why it cannot be read; empty when it can.
+    """
+
+    name: str
+    path: str
+    permits: int
+    declared: int
+    held: int
+    waiting: int
+    holders: list[PermitView]
+    waiters: list[PermitView]
+    problem: str = ""
+
+
+class SlotView(msgspec.Struct, frozen=True, kw_only=True):
+    """A slot of a pool: who has it, and whether it is drained, so not given out any more."""
+
+    slot: str
+    drained: bool
+    holder: ContenderView | None
+
+
+class PoolView(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool: its slots, in order, how many requests wait, and why it cannot be read."""
+
+    name: str
+    path: str
+    slots: list[SlotView]
+    waiting: int
+    problem: str = ""
+
+
+class MemberView(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a group.
+
+    Attributes:
+        token: its incarnation. session: as for a contender; empty for a node that stays.
+        since: when it joined. age: for how long it has been there.
+        capabilities, capacity, load: of its profile; None when it joined without one.
+        data: what it publishes beside.
+    """
+
+    name: str
+    token: int
+    session: str
+    since: float
+    age: float
+    capabilities: list[str] | None
+    capacity: float | None
+    load: float | None
+    data: bytes
+
+
 class ElectionView(msgspec.Struct, frozen=True, kw_only=True):
     """An election: who leads in which term, who stands by, in order."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkcoord_cli.formats import ago, moment, text_of
-from zkcoord_cli.options import SECONDS, inspected, json_option
+from zkcoord_cli.options import inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
+from zkcoord_cli.watching import Watcher, for_option, told
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zkcoord.inspector import Inspector, NodeView
     from zkcoord.zk import Stat
 
-TICK_S = 0.2
-WAITING_MAX = 1000
+    Change = tuple[bytes | None, Stat | None]
+
 TREE_TIMEOUT_S = 30.0
 
 
@@ -156,14 +158,7 @@ def set_(
 
 @command.command()
 @click.argument("path")
-@click.option(
-    "--for",
-    "seconds",
-    type=SECONDS,
-    metavar="SECONDS",
-    show_default="until interrupted",
-    help="Stop after this.",
-)
+@for_option
 @json_option
 @inspected
 @pass_output
@@ -178,18 +173,13 @@ def watch(
     zkcoord node watch /queues/mail/pressure
     zkcoord node watch /flags/dark-mode --for 1h --json
     """
-    seen: queue.Queue[tuple[bytes | None, Stat | None]] = queue.Queue(WAITING_MAX)
-    until = None if seconds is None else time.monotonic() + seconds
     nodes = inspector.servers.session.nodes
-    with nodes.watch(path, lambda data, stat: seen.put((data, stat))) as following:
-        while until is None or time.monotonic() < until:
-            try:
-                data, stat = seen.get(timeout=TICK_S)
-            except queue.Empty:
-                if following.error is not None:
-                    raise following.error from None
-                continue
-            _print_change(output, path, data, stat, as_json)
+
+    def begin(tell: Callable[[Change], object]) -> Watcher:
+        return nodes.watch(path, lambda data, stat: tell((data, stat)))
+
+    for data, stat in told(begin, seconds):
+        _print_change(output, path, data, stat, as_json)
 
 
 def _print_change(
