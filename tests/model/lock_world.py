@@ -15,6 +15,7 @@ from zk_client import TIMEOUT_S, Clock, connection, new_session
 from zk_ensemble import Ensemble
 
 from zkcoord.recipes.contenders import read_identity
+from zkcoord.recipes.vigil import Vigil
 
 Step = tuple[str, int]
 ROUNDS_MAX = 600
@@ -115,11 +116,11 @@ class World:
         return tracked is not None and not tracked.closing
 
     def _interesting(self, client: Client) -> bool:
-        """Whether a timer waits other than the watchdog, or anything is due."""
+        """Whether a timer waits other than the link's and the vigil's own, or anything is due."""
         link = client.session.link
         loop: Any = link.loop
         return loop.due() <= Clock.now or any(
-            getattr(timer.call, "__func__", None) is not type(link)._watchdog
+            getattr(timer.call, "__func__", None) not in (type(link)._watchdog, Vigil._sweep)
             for timer in loop.waits()
         )
 

@@ -4,9 +4,10 @@ An operator's last resort: the holder's node is removed, whatever the holder doe
 never used again, so only the holder that was meant can be hit, not the next one; the removal and
 the record of it are one transaction.
 
-A holder that acquired with ``on_revoke`` watches its own node and hears of it at once; another
-learns of it when it asks ZooKeeper for something that `Lease.guard` guards, or never. So break what
-can be fenced, or is known to be dead.
+A holder that lives hears of it: at once when it has held for a third of its session's timeout or
+acquired with ``on_revoke``, otherwise when that third has passed, see :mod:`zkcoord.recipes.vigil`.
+The next one may be granted before, and a holder that hangs or is cut off hears nothing until it is
+back. So break what can be fenced, or is known to be dead.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def break_lock(
 ) -> BrokenLock:
     """Take a lock away from who holds it with this token, and write down that it was done.
 
-    The holder is not stopped: it learns of it at once when it acquired with ``on_revoke`` (its
-    `lost` is set, with the reason ``removed``), and otherwise not before it tries a guarded write.
-    The next in line is granted at once, or after its lock delay. Removal and record are one
+    The holder is not stopped, but told: its `lost` is set, with the reason ``removed``. At once when
+    it has held for a third of its session's timeout or acquired with ``on_revoke``, else when that
+    third has passed; a holder that is cut off hears nothing before it is back. The next in line is granted at once, or after its lock delay. Removal and record are one
     transaction; the 1000 latest records are kept below ``/audit/broken``.
 
     Args:

@@ -28,11 +28,14 @@ class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         reason: why. by: who asks, as they call themselves.
         at: when, wall clock of their host.
+        to: of an election: the candidate that is to lead, by its label or its session id; empty
+            when whoever is next will do.
     """
 
     reason: str
     by: str = ""
     at: float = 0.0
+    to: str | int = ""
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):

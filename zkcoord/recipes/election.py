@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from zkcoord.recipes.candidacy import Candidacy
-from zkcoord.recipes.contenders import contenders_future, describe
+from zkcoord.recipes.contenders import (
+    Revocation,
+    Standing,
+    contenders_future,
+    describe,
+    this_process,
+)
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.leadership import Leadership
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.observer import Leader, Observer, leader_of
 from zkcoord.recipes.position import OnPosition
+from zkcoord.recipes.resigning import asking
+from zkcoord.recipes.revocation import OnRevoke, check_reason, listening
 from zkcoord.recipes.running import Running
+from zkcoord.recipes.steps import Steps
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_name, check_path, join
@@ -72,6 +82,7 @@ class Election:
         data: bytes = b"",
         *,
         on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Leadership:
         """Stand for election and wait until it is won.
 
@@ -81,6 +92,9 @@ class Election:
             data: published to observers for as long as this candidate leads.
             on_position: told where this candidate stands, as in
                 :meth:`~zkcoord.recipes.lock.Lock.acquire`.
+            on_revoke: called with a :class:`Revocation` on the dispatcher when somebody asks the
+                leader to resign, see :meth:`revoke`. It should end its work, and then release, or
+                transfer to ``revocation.to`` where that is not empty.
 
         Raises:
             AcquireTimeout, SessionLost, SessionClosed, SessionFull, AccessDenied, ConfigError: as
@@ -90,7 +104,8 @@ class Election:
         refuse_in_event_loop(
             "election.campaign()", "async with election.lead(), or await election.campaign_future()"
         )
-        return self.campaign_future(timeout, data, on_position=on_position).wait()
+        asked = self.campaign_future(timeout, data, on_position=on_position, on_revoke=on_revoke)
+        return asked.wait()
 
     def campaign_future(
         self,
@@ -98,11 +113,12 @@ class Election:
         data: bytes = b"",
         *,
         on_position: OnPosition | None = None,
+        on_revoke: OnRevoke | None = None,
     ) -> Promise[Leadership]:
         """The same, to be awaited. Cancelling it withdraws the candidate."""
         if timeout is not None:
             check_timeout(timeout)
-        value = describe(self._label, data)
+        value = describe(self._label, data, revocable=on_revoke is not None)
         line = Line(self._folder, f"election {self.name}", value)
 
         def grant(epoch: Epoch, path: str, token: int) -> Leadership:
@@ -112,7 +128,8 @@ class Election:
                 self._leaderships.append(leadership)
             return leadership
 
-        candidacy = Candidacy(self.session.link, line, timeout, grant, on_position=on_position)
+        make = listening(self.session.link, grant, on_revoke)
+        candidacy = Candidacy(self.session.link, line, timeout, make, on_position=on_position)
         promise = candidacy.promise
         with self._lock:
             self._campaigns.add(promise)
@@ -123,9 +140,15 @@ class Election:
             self._ended(promise)
             raise
 
-    def lead(self, timeout: float | None = None, data: bytes = b"") -> Hold[Leadership]:
+    def lead(
+        self,
+        timeout: float | None = None,
+        data: bytes = b"",
+        *,
+        on_revoke: OnRevoke | None = None,
+    ) -> Hold[Leadership]:
         """Campaign on entering ``with`` or ``async with``, resign on leaving."""
-        return Hold(lambda: self.campaign_future(timeout, data))
+        return Hold(lambda: self.campaign_future(timeout, data, on_revoke=on_revoke))
 
     def run(
         self,
@@ -140,6 +163,10 @@ class Election:
         When the leadership is lost inside, `fn` is told by ``leadership.lost`` and by LeaseLost
         from ``leadership.check()``; it must end then. What it returned or raised as LeaseLost is
         not taken as the result: it campaigns again and calls it again, if there is a term left.
+
+        When somebody asks this leader to resign (:meth:`revoke`), `fn` is told in the same way, by
+        a LeaseLost with the reason ``revoked``. The next one, or the one who was asked for, leads
+        once it has ended.
 
         Args:
             fn: what a leader does.
@@ -180,7 +207,53 @@ class Election:
         return Running[T](self._campaigning(data), timeout, terms).awaited(fn)
 
     def _campaigning(self, data: bytes) -> Callable[[float | None], Promise[Leadership]]:
-        return lambda left: self.campaign_future(left, data)
+        def campaign(left: float | None) -> Promise[Leadership]:
+            def obey(asked: Revocation) -> None:
+                promise.result().step_down(asked)
+
+            promise = self.campaign_future(left, data, on_revoke=obey)
+            return promise
+
+        return campaign
+
+    def revoke(
+        self, reason: str, *, to: str | int = "", by: str = "", timeout: float = 10.0
+    ) -> Standing:
+        """Ask the leader to resign, or to hand over to a candidate. It is the leader's to decide.
+
+        Leaders inside :meth:`run` and :meth:`run_async` and zkcoord's schedulers do so by
+        themselves; of the others those listen that campaigned with `on_revoke`.
+
+        Args:
+            reason: told to the leader; 1000 letters at most.
+            to: the label or the session id of a candidate that waits; of several with the label
+                the first. Empty for whoever is next.
+            by: who asks; this process when empty.
+            timeout: seconds for all of it.
+
+        Returns:
+            Who was asked.
+
+        Raises:
+            NodeMissing: nobody leads.
+            NotRevocable: the leader does not listen.
+            CandidateMissing: `to` leads already, or does not stand; nobody was asked.
+            EnsembleUnavailable: no answer in time; it may or may not have been asked.
+            NameRefused: the reason cannot be.
+            SessionClosed, AccessDenied, ConfigError.
+        """
+        refuse_in_event_loop("election.revoke()", "await election.revoke_future(...)")
+        return self.revoke_future(reason, to=to, by=by, timeout=timeout).wait()
+
+    def revoke_future(
+        self, reason: str, *, to: str | int = "", by: str = "", timeout: float = 10.0
+    ) -> Promise[Standing]:
+        """The same, to be awaited."""
+        who = by or this_process(self.session.name)
+        asked = Revocation(check_reason(reason), who, round(time.time(), 3), to)
+        what = f"election {self.name}"
+        course = asking(self._folder, what, asked)
+        return Steps(self.session.link, course, f"revoke {what}", check_timeout(timeout)).begin()
 
     def leader(self, timeout: float = 10.0) -> Leader | None:
         """Who leads now, as this session's server knows it; None when nobody does."""

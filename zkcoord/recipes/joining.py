@@ -179,8 +179,9 @@ class Joining(Generic[LeaseT]):
             self._timer.cancel()
         epoch.hold(self._path, self._room)
         self._room = 0
-        if epoch.over():
-            self.promise.fail(SessionLost(f"join {self._name}: the session is over"))
+        if epoch.over() or self._link.closed:
+            kind = SessionClosed if self._link.closed else SessionLost
+            self.promise.fail(kind(f"join {self._name}: the session is over"))
             return
         lease = self._make(epoch, self._path, token)
         if not self.promise.fulfil(lease):

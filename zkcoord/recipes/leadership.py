@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zkcoord.errors import CoordinationError, NameRefused
-from zkcoord.recipes.contenders import amended
+from zkcoord.errors import CoordinationError, LeaseLost, NameRefused
+from zkcoord.recipes.contenders import Revocation, amended
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.publication import Publication
 from zkcoord.recipes.transfer import Transfer
@@ -29,6 +29,7 @@ class Leadership(Lease):
     ) -> None:
         super().__init__(link, epoch, path=path, name=name, token=token)
         self._value = value
+        self._asked: Revocation | None = None
         self._publication = Publication(
             link, epoch, path, token, f"proclaim {name}", self._ended, self.removed
         )
@@ -91,6 +92,47 @@ class Leadership(Lease):
         transfer = Transfer(self._link, self._epoch, self, self._absolute, to, self._retire)
         return transfer.begin(timeout)
 
+    # --- being asked ------------------------------------------------------------------------------
+
+    def step_down(self, asked: Revocation) -> None:
+        """Stop believing in it because somebody asked: `lost` is set, with the reason ``revoked``.
+
+        The node stays until :meth:`give_way`, so nobody else leads before the work has ended.
+        """
+        self._asked = asked
+        self._lose("revoked")
+
+    def give_way(self) -> Promise[None] | None:
+        """The work has ended: let the next one lead, or the one who was asked for.
+
+        Returns:
+            Done when the node is gone, or the session over; None when nobody asked.
+        """
+        asked, self._asked = self._asked, None
+        if asked is None or self._reason != "revoked":
+            return None
+        done: Promise[None] = Promise(self._link.dispatcher)
+        self._epoch.leave(self)
+        retired: list[bool] = []
+
+        def gone(_removed: bool = True) -> None:
+            done.fulfil(None)
+
+        def retire() -> Callable[[bool], object]:
+            retired.append(True)
+            return gone
+
+        def transferred() -> None:
+            if not retired:  # the candidate has gone, or was not found in time
+                self._link.discard(self._absolute, self._epoch, gone)
+
+        if asked.to:
+            transfer = Transfer(self._link, self._epoch, self, self._absolute, asked.to, retire)
+            transfer.begin(_TIMEOUT_S).on_done(transferred)
+        else:
+            self._link.discard(self._absolute, self._epoch, gone)
+        return done
+
     def _retire(self) -> Callable[[bool], object]:
         """Release, but leave the node's removal to the caller."""
         told: list[Callable[[bool], object]] = []
@@ -106,3 +148,13 @@ class Leadership(Lease):
 
     def _ended(self) -> CoordinationError | None:
         return self._error(self._reason) if self._reason else None
+
+    def _error(self, reason: str) -> LeaseLost:
+        if reason != "revoked":
+            return super()._error(reason)
+        return LeaseLost(
+            f"{self.name}: this leader was asked to resign, and does",
+            name=self.name,
+            token=self.token,
+            reason=reason,
+        )

@@ -10,6 +10,7 @@ from typing import Self, TypeVar
 
 from zkcoord.errors import LeaseLost, SessionClosed
 from zkcoord.recipes.metrics import Observation, tell
+from zkcoord.recipes.vigil import Vigil
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch, LostSignal
@@ -32,6 +33,9 @@ class Lease:
     `valid_until` moves on while the server answers: it is the send time of the last acknowledged
     request plus the negotiated session timeout minus a margin, so the server cannot have given the
     grant to another before. When it passes, `lost` is set, during a partition and not after it.
+
+    When somebody removes the node by hand, `lost` is set as well: at once where it had been held
+    for a third of the session's timeout, otherwise when that time has passed.
 
     No clock covers a process that is paused between `check` and its next write. For that pass
     `token` along with the write and let the receiver refuse smaller ones.
@@ -71,6 +75,7 @@ class Lease:
         self._reason = ""
         self._release: Promise[bool] | None = None
         epoch.join(self, self._session_over)
+        self._watch_over()
 
     def __repr__(self) -> str:
         state = self._reason or f"{self.valid_for():.1f} s"
@@ -164,6 +169,7 @@ class Lease:
                 raise self._error(self._reason or "session")
             self._reason = "released"
             self._release = release = Promise[bool](self._link.dispatcher)
+        self.looks_after_itself()
         tell(self._link, Observation("released", self.name, now() - self.since))
         self._epoch.leave(self)
         self._give_back(self._absolute, self._epoch, release.fulfil)
@@ -222,6 +228,18 @@ class Lease:
         self._epoch.leave(self)
         self._epoch.free(self._absolute)
 
+    @property
+    def _nodes(self) -> tuple[str, ...]:
+        """Absolute paths of what must be there."""
+        return (self._absolute,)
+
+    def _watch_over(self) -> None:
+        Vigil.of(self._link, self._epoch).add(self, self._nodes)
+
+    def looks_after_itself(self) -> None:
+        """Whoever made it watches the node."""
+        Vigil.of(self._link, self._epoch).drop(self, self._nodes)
+
     def _session_over(self) -> None:
         self._lose("session")
 
@@ -230,6 +248,7 @@ class Lease:
             if self._reason:
                 return
             self._reason = reason
+        self.looks_after_itself()
         tell(self._link, Observation("lost", self.name, now() - self.since))
         self.lost.set()
 

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from zkcoord.errors import ConfigError, CoordinationError, EnsembleUnavailable, NameRefused
+from zkcoord.errors import ConfigError, NameRefused
 from zkcoord.recipes.contenders import describe
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.multi_acquisition import MultiAcquisition
+from zkcoord.recipes.vigil import Vigil
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.errands import discard_all
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.requests import NODE_DELETED, WATCH_DATA, Exists, Stat, WatchEvent
 from zkcoord.zk.session import Session
 from zkcoord.zk.transaction import Transaction
-from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout
 
 NAMES_MAX = 100
 """Locks in one MultiLock: they are all created in one transaction."""
 
-_PAUSE_S = 0.2
 _OVERHEAD = 64  # bytes of a create beside path and value
 
 
@@ -47,10 +45,16 @@ class MultiLease(Lease):
         def give_back(_path: str, epoch: Epoch, done: Callable[[bool], object]) -> None:
             discard_all(link, paths, epoch, done)
 
+        self._paths = tuple(paths)
         super().__init__(link, epoch, path=paths[0], name=name, token=token, give_back=give_back)
         self.paths = tuple(link.relative(path) for path in paths)
-        self._nodes = paths
-        link.loop.post(self._watch_over)
+
+    @property
+    def _nodes(self) -> tuple[str, ...]:
+        return self._paths
+
+    def _watch_over(self) -> None:
+        Vigil.of(self._link, self._epoch).add(self, self._paths, eager=True)
 
     def guard(self, transaction: Transaction) -> Transaction:
         """Let the transaction succeed only while all nodes of this lease are there."""
@@ -62,54 +66,7 @@ class MultiLease(Lease):
         """One of its nodes was found to be gone. On the loop."""
         self._lose("removed")
         self._epoch.leave(self)
-        discard_all(self._link, self._nodes, self._epoch, _ignore)
-
-    def _watch_over(self) -> None:
-        for path in self._nodes:
-            _Eye(self._link, self._epoch, path, self._held, self.removed).look()
-
-    def _held(self) -> bool:
-        return not self._reason and not self._epoch.over()
-
-
-class _Eye:
-    """Watches one node of a lease as long as it is held."""
-
-    def __init__(
-        self,
-        link: Link,
-        epoch: Epoch,
-        path: str,
-        held: Callable[[], bool],
-        gone: Callable[[], None],
-    ) -> None:
-        self._link = link
-        self._epoch = epoch
-        self._path = path
-        self._held = held
-        self._gone = gone
-
-    def look(self) -> None:
-        """Ask for it."""
-        if self._held():
-            request = Exists(self._path, watch=True)
-            self._link.watches.watch(request, self._fired, self._looked, epoch=self._epoch)
-
-    def _looked(self, stat: Stat | None, error: CoordinationError | None) -> None:
-        if isinstance(error, LinkDropped):
-            self.look()
-        elif isinstance(error, EnsembleUnavailable):
-            self._link.timer(_PAUSE_S, self.look)
-        elif error is None and stat is None:
-            self._link.watches.forget(WATCH_DATA, self._path, self._fired)
-            if self._held():
-                self._gone()
-
-    def _fired(self, event: WatchEvent | None) -> None:
-        if event is None or event.kind != NODE_DELETED:
-            self.look()
-        elif self._held():
-            self._gone()
+        discard_all(self._link, list(self._paths), self._epoch, _ignore)
 
 
 class MultiLock:

@@ -264,8 +264,8 @@ class PermitAcquisition(Waiting[PermitLease]):
         epoch, entry, asked = self._epoch, self._entry, self._asked
         assert epoch is not None
         assert entry is not None
-        if epoch.over():
-            return  # the end of the session tells everybody
+        if epoch.over() or self._link.closed:
+            return  # the end of the session tells everybody; closing it deletes those in front
         if self.promise.done():
             self._leave()
             return

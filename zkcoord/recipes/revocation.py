@@ -31,7 +31,7 @@ from zkcoord.recipes.contenders import (
     this_process,
 )
 from zkcoord.recipes.contenders import standing as standing_of
-from zkcoord.recipes.lease import Lease
+from zkcoord.recipes.lease import Lease, LeaseT
 from zkcoord.recipes.steps import PAUSE_S, Course, Pause, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
@@ -107,14 +107,15 @@ class OwnNode:
 
 
 def listening(
-    link: Link, make: Callable[[Epoch, str, int], Lease], on_revoke: OnRevoke | None
-) -> Callable[[Epoch, str, int], Lease]:
+    link: Link, make: Callable[[Epoch, str, int], LeaseT], on_revoke: OnRevoke | None
+) -> Callable[[Epoch, str, int], LeaseT]:
     """`make`, so that what it makes hears of revocations when it wants to."""
     if on_revoke is None:
         return make
 
-    def made(epoch: Epoch, path: str, token: int) -> Lease:
+    def made(epoch: Epoch, path: str, token: int) -> LeaseT:
         lease = make(epoch, path, token)
+        lease.looks_after_itself()
         OwnNode(link, epoch, path, lease, on_revoke).look()
         return lease
 

@@ -53,6 +53,8 @@ class Running(Generic[T]):
             finally:
                 if leadership is not None:
                     leadership.leave(quiet=True)
+                    if (giving_way := leadership.give_way()) is not None:
+                        giving_way.wait()
             threading.Event().wait(self._pause())
 
     async def awaited(self, fn: Callable[[Leadership], Coroutine[Any, Any, T]]) -> T:
@@ -68,6 +70,8 @@ class Running(Generic[T]):
             finally:
                 if leadership is not None:
                     leadership.leave(quiet=True)
+                    if (giving_way := leadership.give_way()) is not None:
+                        await giving_way
             await asyncio.sleep(self._pause())
 
     def _stand(self) -> Promise[Leadership]:

@@ -58,6 +58,19 @@ from zkcoord.zk.requests import (
 from zkcoord.zk.translate import LinkDropped
 
 
+class _Turn(Lease):
+    """Being the first in the queue. Its node goes with the claim, which finds out if it is gone."""
+
+    def _watch_over(self) -> None:
+        """Not needed."""
+
+    def used(self) -> None:
+        """The claim took it along. On the loop."""
+        self._reason = "released"
+        self._epoch.leave(self)
+        self._epoch.free(self._absolute)
+
+
 class SlotAcquisition(Waiting[SlotLease]):
     """One request for a slot.
 
@@ -83,8 +96,8 @@ class SlotAcquisition(Waiting[SlotLease]):
         self._label = label
         self._slots = slots
         self._prefer = prefer
-        self._asking: Promise[Lease] | None = None
-        self._turn: Lease | None = None
+        self._asking: Promise[_Turn] | None = None
+        self._turn: _Turn | None = None
         self._looking = False
         self._watching = False
         self._listing: CoordinationError | None = None
@@ -102,8 +115,8 @@ class SlotAcquisition(Waiting[SlotLease]):
     def _queue_up(self) -> None:
         line = Line(self._folder, self._name, describe(self._label))
 
-        def turn(epoch: Epoch, path: str, token: int) -> Lease:
-            return Lease(self._link, epoch, path=path, name=self._name, token=token)
+        def turn(epoch: Epoch, path: str, token: int) -> _Turn:
+            return _Turn(self._link, epoch, path=path, name=self._name, token=token)
 
         self._asking = Acquisition(self._link, line, None, turn).begin()
         self._asking.on_done(lambda: self._link.loop.post(self._turned))
@@ -331,9 +344,9 @@ class SlotAcquisition(Waiting[SlotLease]):
         epoch.hold(path, self._room)
         self._room = 0
         self._turn = None
-        turn.removed()
+        turn.used()
         self._unwatch()
-        if epoch.over():
+        if epoch.over() or self._link.closed:
             return  # the end of the session tells everybody
         slot = path.rpartition("/")[2]
         name = f"{self._name}: slot {slot}"

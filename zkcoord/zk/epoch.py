@@ -44,6 +44,7 @@ class Epoch:
             that the node has come to the front. On the loop.
         claims: paths of its named members, each with its removal when that is under way.
         leaving: paths of its nodes that are being deleted by this session itself.
+        vigil: what watches over its leases' nodes, once there is one.
         queues: folders in which somebody of this session waits, and what is known of the queue.
     """
 
@@ -66,6 +67,7 @@ class Epoch:
         self.claims: dict[str, Promise[bool] | None] = {}
         self.leaving: set[str] = set()
         self.queues: dict[str, Any] = {}
+        self.vigil: Any = None
 
     @property
     def valid_until(self) -> float:
