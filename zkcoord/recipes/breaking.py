@@ -77,10 +77,11 @@ def break_lock(
 ) -> BrokenLock:
     """Take a lock away from who holds it with this token, and write down that it was done.
 
-    The holder is not stopped, but told: its `lost` is set, with the reason ``removed``. At once when
-    it has held for a third of its session's timeout or acquired with ``on_revoke``, else when that
-    third has passed; a holder that is cut off hears nothing before it is back. The next in line is granted at once, or after its lock delay. Removal and record are one
-    transaction; the 1000 latest records are kept below ``/audit/broken``.
+    The holder is not stopped, but told: its `lost` is set, with the reason ``removed``, at once
+    when it has held for a third of its session's timeout or acquired with ``on_revoke``, else when
+    that third has passed; one that is cut off hears nothing before it is back. The next in line is
+    granted at once, or after its lock delay. Removal and record are one transaction; the 1000
+    latest records are kept below ``/audit/broken``.
 
     Args:
         session: whose link is used.
