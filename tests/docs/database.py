@@ -31,19 +31,20 @@ def programs() -> Path | None:
 def postgresql(binaries: Path) -> Iterator[str]:
     """Run a server; gives its address as a URI."""
     folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
+    data = str(folder / "data")
     try:
         as_user = unprivileged(folder)
         run = {"cwd": folder, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, **as_user}
         made = subprocess.run(
-            [binaries / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust",
+            [str(binaries / "initdb"), "-D", data, "-U", "postgres", "-A", "trust",
              "-E", "UTF8", "--no-locale", "--no-sync"],
-            stdout=subprocess.PIPE, text=True, check=False, timeout=START_S, **run,
+            stdout=subprocess.PIPE, check=False, timeout=START_S, **run,
         )  # fmt: skip
-        assert made.returncode == 0, made.stdout
+        assert made.returncode == 0, made.stdout.decode()
         settings = ["listen_addresses=", f"unix_socket_directories={folder}", "fsync=off"]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(
-                [binaries / "postgres", "-D", folder / "data"]
+                [str(binaries / "postgres"), "-D", data]
                 + [word for setting in settings for word in ("-c", setting)],
                 stdout=log, **run,
             )  # fmt: skip
