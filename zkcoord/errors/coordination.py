@@ -51,7 +51,7 @@ class LeaseLost(CoordinationError):
     Attributes:
         name: what was held.
         token: the fencing token it had.
-        reason: ``released``, ``session`` or ``removed``.
+        reason: ``released``, ``session``, ``removed``, or ``revoked`` for a leader that resigns.
     """
 
     def __init__(self, message: str, *, name: str, token: int, reason: str) -> None:

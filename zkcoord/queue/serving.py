@@ -16,8 +16,10 @@ from contextlib import closing, suppress
 from zkcoord.config import KafkaConfig, SchedulerConfig
 from zkcoord.errors import (
     AccessDenied,
+    CandidateMissing,
     ConfigError,
     DecodeError,
+    EnsembleUnavailable,
     LeaseLost,
     NodeMissing,
     RecordsTrimmed,
@@ -32,7 +34,7 @@ from zkcoord.queue.duty import Duty, Readiness
 from zkcoord.queue.following import Follower
 from zkcoord.queue.leading import Ending, Leading
 from zkcoord.queue.takeover import take_over
-from zkcoord.recipes import Election, Lease
+from zkcoord.recipes import Election, Leadership, Revocation
 from zkcoord.zk import Session
 
 log = logging.getLogger("zkcoord.queue")
@@ -89,6 +91,7 @@ class Serving:
         self._config = config
         self._name = name
         self._stopping = stopping
+        self._asked: Revocation | None = None
         self._thread = threading.Thread(target=self.run, name=f"zkcoord-queue-{queue}")
 
     def start(self) -> None:
@@ -147,12 +150,13 @@ class Serving:
                 kafka=self._kafka,
                 session=session,
                 name=self._name,
-                stopping=self._stopping.is_set,
+                stopping=self._resigning,
             )
             with closing(duty.admin()) as admin:
                 check_queue(admin, description, timeout=CHECK_S)
             election = Election(session, "election", root=queue_path(self.queue))
             while not self._stopping.is_set():
+                self._asked = None
                 with (
                     closing(Follower.restore(duty)) as follower,
                     closing(Readiness(duty)) as readiness,
@@ -160,6 +164,20 @@ class Serving:
                     lease = self._win(election, follower)
                     if lease is not None:
                         self._lead(duty, readiness, follower, lease)
+
+    def _resigning(self) -> bool:
+        """Whether the process stops, or somebody asked this leader to resign."""
+        return self._asked is not None or self._stopping.is_set()
+
+    def _heard(self, asked: Revocation) -> None:
+        log.info(
+            "queue %s: asked to resign%s by %s: %s",
+            self.queue,
+            f" in favour of {asked.to}" if asked.to else "",
+            asked.by,
+            asked.reason,
+        )
+        self._asked = asked
 
     def _start(self, session: Session) -> bool:
         """Connect; False when asked to stop meanwhile."""
@@ -171,13 +189,14 @@ class Serving:
         promise.result()
         return True
 
-    def _win(self, election: Election, follower: Follower) -> Lease | None:
+    def _win(self, election: Election, follower: Follower) -> Leadership | None:
         """Campaign and follow the log meanwhile; None when stopping, or to restore afresh."""
         self.state = "standby"
         self.settled.set()
         while not self._stopping.is_set():
-            won: Lease | None = None
-            promise = election.campaign_future()
+            won: Leadership | None = None
+            self._asked = None
+            promise = election.campaign_future(on_revoke=self._heard)
             try:
                 while not promise.done() and not self._stopping.is_set():
                     follower.follow(FOLLOW_S)
@@ -193,7 +212,9 @@ class Serving:
                     promise.give_up()  # a lease that came all the same is given back
         return None
 
-    def _lead(self, duty: Duty, readiness: Readiness, follower: Follower, lease: Lease) -> None:
+    def _lead(
+        self, duty: Duty, readiness: Readiness, follower: Follower, lease: Leadership
+    ) -> None:
         self.term = lease.token
         began = time.monotonic()
         leading: Leading | None = None
@@ -217,7 +238,7 @@ class Serving:
             self.term = None
             self.state = "standby"
             with suppress(LeaseLost):
-                lease.release(RELEASE_S)
+                self._resign(lease)
             log.info(
                 "queue %s: term %d ended: %s, after %.1f s",
                 self.queue,
@@ -227,3 +248,14 @@ class Serving:
             )
             if leading is not None:
                 leading.close()
+
+    def _resign(self, lease: Leadership) -> None:
+        """Let the next scheduler lead, or the one that was asked for."""
+        asked, self._asked = self._asked, None
+        if asked is not None and asked.to:
+            try:
+                lease.transfer(asked.to, RELEASE_S)
+            except (CandidateMissing, EnsembleUnavailable, SessionLost) as error:
+                log.warning("queue %s: the next in line leads: %s", self.queue, error)
+        if lease.held:
+            lease.release(RELEASE_S)

@@ -1,11 +1,12 @@
 """Asking a leader to resign, or to hand over to a named candidate.
 
-As with a lock (:mod:`zkcoord.recipes.revocation`) the request is written into the leader's node, and
-only a leader that listens is asked. It names that leader: once it was written, or may have been,
-nobody else is asked.
+As with a lock (:mod:`zkcoord.recipes.revocation`) the request is written into the leader's node,
+and only a leader that listens is asked. Once it was written, or may have been, nobody else is.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from zkcoord.core.ordering import Contender, in_order
 from zkcoord.errors import (
@@ -71,7 +72,7 @@ def _check(
     what: str,
     leader: Standing,
     asked: Revocation,
-    behind: list[tuple[Contender, tuple[bytes, object] | None]],
+    behind: Sequence[tuple[Contender, tuple[bytes, object] | None]],
 ) -> None:
     """Whether it makes sense to ask this leader for this."""
     who = leader.identity
