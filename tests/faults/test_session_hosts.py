@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from special_stack import SpecialStack, with_observer
 
+from tests.integration.recipe_uses import WRITING
 from zkcoord import (
+    AcquireTimeout,
     ConfigError,
     EnsembleUnavailable,
     Lock,
     ReadOnlyServer,
     Session,
     SessionConfig,
+    WaitTimeout,
 )
 from zkcoord.local.ports import HOST
 from zkcoord.zk import hosts
@@ -192,6 +195,9 @@ def test_a_server_without_a_quorum_is_read_only_when_asked_for(trio: SpecialStac
         assert lease.lost.wait(10)  # it keeps nothing alive
         with pytest.raises((EnsembleUnavailable, TimeoutError)):
             Lock(session, "l").acquire(0.3)
+        for use in WRITING.values():
+            with pytest.raises((EnsembleUnavailable, AcquireTimeout, WaitTimeout)):
+                use(session, "l", "/calm-place", 0.1).wait()
         until(lambda: session.read_only)  # it looks for a quorum now and then
         assert session.nodes.get("/a", timeout=20)[0] == b"1"
         with pytest.raises(EnsembleUnavailable):
@@ -205,3 +211,5 @@ def test_a_server_without_a_quorum_is_read_only_when_asked_for(trio: SpecialStac
         assert session.nodes.set("/a", b"2").version == 1
         Lock(session, "l").acquire(10).release(5)
         assert session.nodes.children("/locks/l") == []
+        assert session.nodes.exists("/calm-place") is None
+        assert session.ephemeral_bytes == 0

@@ -17,7 +17,7 @@ from zkcoord.recipes.steps import PAUSE_S, Course, News, Pause, Steps, Watched, 
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
-from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Exists, GetChildren
 from zkcoord.zk.session import Session
@@ -74,7 +74,7 @@ class DoubleBarrier:
         self.size = size
         if not isinstance(size, int) or not 1 <= size <= SIZE_MAX:
             raise ConfigError(f"barrier {name}: size {size!r}: must be within 1 and {SIZE_MAX}")
-        self._label = label or session.name
+        self._label = check_label(label) or session.name
         if len(self._label.encode()) > _LABEL_BYTES_MAX:
             raise ConfigError(f"barrier {name}: a label has at most {_LABEL_BYTES_MAX} bytes")
         self._folder = session.link.absolute(join(check_path(root), name))

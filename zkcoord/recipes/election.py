@@ -26,7 +26,7 @@ from zkcoord.recipes.running import Running
 from zkcoord.recipes.steps import Steps
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
-from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session
 from zkcoord.zk.verbs import check_timeout
@@ -52,7 +52,7 @@ class Election:
         label: what this candidate calls itself; the session's name when empty.
 
     Raises:
-        NameRefused: the name cannot be part of a path.
+        NameRefused: the name cannot be part of a path, or a label is longer than 1000 bytes.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Election:
         self.name = check_name(name, "election name")
         self.session = session
         self._root = check_path(root)
-        self._label = label or session.name
+        self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(root, name))
         self._lock = threading.Lock()
         self._campaigns: set[Promise[Leadership]] = set()
@@ -252,6 +252,8 @@ class Election:
         who = by or this_process(self.session.name)
         asked = Revocation(check_reason(reason), who, round(time.time(), 3), to)
         what = f"election {self.name}"
+        if self._root != "/elections":  # such as a queue's, whose name alone says nothing
+            what = f"election {join(self._root, self.name)}"
         course = asking(self._folder, what, asked)
         return Steps(self.session.link, course, f"revoke {what}", check_timeout(timeout)).begin()
 

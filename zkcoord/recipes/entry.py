@@ -24,6 +24,7 @@ from zkcoord.errors import (
     CoordinationError,
     EnsembleUnavailable,
     LeaseLost,
+    NameRefused,
     NodeExists,
     NodeMissing,
     SessionClosed,
@@ -70,6 +71,12 @@ class Entry:
     def enter(self) -> None:
         """Send create and listing in one flight."""
         if not self._room:
+            bound = self._link.config.value_bytes_max
+            if len(self._line.data) > bound:  # a server would only drop the link
+                text = f"{self._line.name}: a label and data of {len(self._line.data)} bytes"
+                self._left = True
+                self._asker.failed(NameRefused(f"{text}, the bound is {bound}"))
+                return
             room = len(self._prefix.encode()) + _SEQUENCE_BYTES
             try:
                 self._epoch.reserve(self._prefix, room)

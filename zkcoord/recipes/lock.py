@@ -19,7 +19,7 @@ from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.recipes.sharing import check_handoffs, shares
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
-from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session
 from zkcoord.zk.verbs import check_timeout
@@ -61,7 +61,7 @@ class Lock:
             for them.
 
     Raises:
-        NameRefused: the name cannot be part of a path.
+        NameRefused: the name cannot be part of a path, or a label is longer than 1000 bytes.
         ConfigError: there is no such layout, a number is out of range, or the delay is asked for
             in another library's layout.
     """
@@ -86,7 +86,7 @@ class Lock:
             raise ConfigError(f"lock_delay: other libraries do not know it, layout {layout!r}")
         self._handoffs = check_handoffs(local_handoffs)
         self._give_back = partial(give_back, session.link) if lock_delay else None
-        self._label = label or session.name
+        self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
 
     def acquire(

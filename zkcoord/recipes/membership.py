@@ -13,6 +13,7 @@ from zkcoord.recipes.member_watch import Diff, Joined, Left, MembershipWatch, Up
 from zkcoord.recipes.profiles import INTERVAL_S, Profile, check_interval
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
+from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session
@@ -100,9 +101,7 @@ class Membership:
         link = self.session.link
         link.check_open()
         interval = check_interval(load_interval)
-        data = published(name, data, profile)
-        if len(data) > link.config.value_bytes_max:
-            raise NameRefused(f"member {name}: {len(data)} bytes of data are too many")
+        data = _checked(link, name, data, profile)
         if timeout is not None:
             check_timeout(timeout)
         path = link.absolute(join(self.path, check_name(name, "member name")))
@@ -137,7 +136,7 @@ class Membership:
         With a profile it joins again with the load that was reported last.
         """
         self.session.link.check_open()
-        published(name, data, profile)
+        _checked(self.session.link, name, data, profile)
         check_interval(load_interval)
         load = None if profile is None else Load(profile, load_interval)
         return Presence(self, check_name(name, "member name"), data, on_join, load)
@@ -223,10 +222,11 @@ class Presence:
 
         Raises:
             ConfigError: kept with a profile: report the load instead.
+            NameRefused: larger than the session's `value_bytes_max`.
         """
         if self._load is not None:
             raise ConfigError(f"member {self._name}: it is kept with a profile: report_load")
-        self._data = data
+        self._data = _checked(self._link, self._name, data, None)
         member = self.member
         if member is not None:
             try:
@@ -302,3 +302,12 @@ class Presence:
         member.lost.on_set(lambda: self._link.loop.post(self._join))
         if self._on_join is not None:
             self._link.dispatcher.post(self._on_join, member)
+
+
+def _checked(link: Link, name: str, data: bytes, profile: Profile | None) -> bytes:
+    """What a member publishes, if a node can hold it."""
+    data = published(name, data, profile)
+    bound = link.config.value_bytes_max
+    if len(data) > bound:
+        raise NameRefused(f"member {name}: {len(data)} bytes of data, the bound is {bound}")
+    return data

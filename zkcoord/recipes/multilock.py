@@ -15,7 +15,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.errands import discard_all
 from zkcoord.zk.link import Link
-from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session
 from zkcoord.zk.transaction import Transaction
@@ -99,7 +99,7 @@ class MultiLock:
         names: sorted, each once.
 
     Raises:
-        NameRefused: a name cannot be part of a path.
+        NameRefused: a name cannot be part of a path, or a label is longer than 1000 bytes.
         ConfigError: no name, or more than 100.
     """
 
@@ -115,7 +115,7 @@ class MultiLock:
         self.session = session
         self.names = tuple(sorted(folders.values()))
         self._folders = [session.link.absolute(folder) for folder in sorted(folders)]
-        self._label = label or session.name
+        self._label = check_label(label) or session.name
         self._title = f"locks {', '.join(self.names)}"
         if len(self._title) > 100:
             self._title = f"locks {', '.join(self.names)[:90]}… ({len(self.names)})"

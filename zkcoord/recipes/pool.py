@@ -26,7 +26,7 @@ from zkcoord.recipes.slot import SLOTS, SlotLease, understand
 from zkcoord.recipes.slot_acquisition import SlotAcquisition
 from zkcoord.recipes.steps import PAUSE_S, Course, Folder, Pause, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
-from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Exists
 from zkcoord.zk.session import Session
@@ -100,7 +100,7 @@ class Pool:
         label: what this process calls itself to others; the session's name when empty.
 
     Raises:
-        NameRefused: a name cannot be part of a path.
+        NameRefused: a name cannot be part of a path, or a label is longer than 1000 bytes.
         ConfigError: no slots, the same twice, or too many.
     """
 
@@ -116,7 +116,7 @@ class Pool:
         self.name = check_name(name, "pool name")
         self.session = session
         self._slots = None if slots is None else _names(slots)
-        self._label = label or session.name
+        self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
         self._what = f"pool {name}"
 

@@ -40,7 +40,7 @@ from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link, log
-from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import GetData, SetData
 from zkcoord.zk.session import Session
@@ -94,7 +94,7 @@ class ReadWriteLock:
         read, write: the two faces.
 
     Raises:
-        NameRefused, ConfigError: the name or the bound cannot be.
+        NameRefused, ConfigError: the name, the label or the bound cannot be.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ReadWriteLock:
         self.name = check_name(name, "lock name")
         self.session = session
         self._what = f"lock {name}"
-        self._label = label or session.name
+        self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
         self._tenures = Tenures(self._what, depth_max)
         self.read = LockFace(self, shared=True)

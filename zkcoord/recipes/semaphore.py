@@ -18,7 +18,7 @@ from zkcoord.recipes.permit_acquisition import PermitAcquisition
 from zkcoord.recipes.resizing import KEPT, Resized, resizing
 from zkcoord.recipes.steps import Course, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
-from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Delete, Stat
 from zkcoord.zk.session import Session
@@ -101,7 +101,7 @@ class Semaphore:
         label: what this process calls itself to others; the session's name when empty.
 
     Raises:
-        NameRefused: the name cannot be part of a path.
+        NameRefused: the name cannot be part of a path, or a label is longer than 1000 bytes.
         ConfigError: permits out of range.
     """
 
@@ -117,7 +117,7 @@ class Semaphore:
         self.name = check_name(name, "semaphore name")
         self.session = session
         self._permits = None if permits is None else _count(permits, "permits")
-        self._label = label or session.name
+        self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
         self._what = f"semaphore {name}"
 

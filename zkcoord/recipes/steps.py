@@ -38,7 +38,7 @@ from zkcoord.zk.requests import (
     WatchEvent,
 )
 from zkcoord.zk.translate import LinkDropped, from_code
-from zkcoord.zk.verbs import late
+from zkcoord.zk.verbs import check_timeout, late
 
 PAUSE_S = 0.2
 ROLLED_BACK = {0, -2}  # codes of a failed multi's operations that did not fail themselves
@@ -102,6 +102,9 @@ class Steps(Generic[T]):
             it goes on in the next session, where its requests allow that.
         late: makes the error of the deadline; EnsembleUnavailable when None.
         undo: what to do with a result that comes too late for whoever asked.
+
+    Raises:
+        SessionClosed; ConfigError: a negative or infinite timeout.
     """
 
     def __init__(
@@ -119,7 +122,7 @@ class Steps(Generic[T]):
         self._link = link
         self._course = course
         self._what = what
-        self._timeout = timeout
+        self._timeout = None if timeout is None else check_timeout(timeout)
         self._epoch = epoch
         self._late = late
         self._calls: list[Call] = []

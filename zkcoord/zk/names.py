@@ -10,6 +10,7 @@ from zkcoord.errors import NameRefused
 
 PATH_BYTES_MAX = 1024
 NAME_BYTES_MAX = 200
+LABEL_BYTES_MAX = 1000
 
 
 def _bad_letter(text: str) -> str | None:
@@ -69,6 +70,23 @@ def check_name(name: str, what: str = "name") -> str:
     if len(name.encode()) > NAME_BYTES_MAX:
         raise NameRefused(f"{what} {name[:40]!r}…: longer than {NAME_BYTES_MAX} bytes")
     return name
+
+
+def check_label(label: str, what: str = "label") -> str:
+    """What somebody calls itself in the value of a node, given back.
+
+    Raises:
+        NameRefused: it has half a letter (a lone surrogate), or is longer than 1000 bytes.
+        TypeError: it is no text.
+    """
+    _check_text(label, what)
+    try:
+        size = len(label.encode())
+    except UnicodeEncodeError:
+        raise NameRefused(f"{what} {label[:40]!r}: it has half a letter") from None
+    if size > LABEL_BYTES_MAX:
+        raise NameRefused(f"{what} {label[:40]!r}…: longer than {LABEL_BYTES_MAX} bytes")
+    return label
 
 
 def join(folder: str, name: str) -> str:

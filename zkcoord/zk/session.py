@@ -12,6 +12,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
 from zkcoord.zk.hosts import check_hosts
 from zkcoord.zk.link import Link
+from zkcoord.zk.names import check_label
 from zkcoord.zk.nodes import Nodes
 from zkcoord.zk.promise import Promise, Signal
 from zkcoord.zk.verbs import check_timeout
@@ -45,6 +46,7 @@ class Session:
 
     Raises:
         ConfigError: hosts or settings that cannot work.
+        NameRefused: a name longer than 1000 bytes.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Session:
         if config is not None and timeout is not None:
             raise ConfigError("Session: give timeout or config, not both")
         check_hosts(hosts)
+        check_label(name, "session name")
         if config is None:
             config = SessionConfig() if timeout is None else SessionConfig(timeout_s=timeout)
         self.name = name
