@@ -50,3 +50,13 @@ def share(fraction: float) -> str:
 def text_of(data: bytes | None) -> str:
     """Bytes for a person: UTF-8 with what is none escaped; ``-`` for null."""
     return "-" if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def json_data(data: bytes) -> dict[str, str]:
+    """Bytes for JSON: as ``text`` where they are text, else as ``base64``."""
+    import base64
+
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

@@ -25,7 +25,7 @@ NOUNS = {
     "dead": "look at dead letters: what could not be done, and why",
     "demo": "run 100 model tasks on real servers, with faults, and report",
     "doctor": "check ZooKeeper, Kafka and the queues; say what to do",
-    "election": "show who leads an election and who stands by",
+    "election": "show who leads; ask a leader to resign or to hand over",
     "local": "start, look at and stop real servers on this machine",
     "lock": "run a command under a lock; see who holds and waits; ask for it",
     "member": "see who is in a group; watch who comes and goes",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord_cli.formats import duration, moment, text_of
+from zkcoord_cli.formats import duration, json_data, moment, text_of
 from zkcoord_cli.options import inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 from zkcoord_cli.watching import for_option, told
@@ -67,17 +67,7 @@ def _shown(view: MemberView) -> dict[str, Any]:
 
     shown: dict[str, Any] = msgspec.to_builtins(view)
     del shown["data"]
-    return {**shown, **_data(view.data)}
-
-
-def _data(data: bytes) -> dict[str, str]:
-    """For JSON: as text where it is text, else as base64."""
-    import base64
-
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+    return {**shown, **json_data(view.data)}
 
 
 @command.command()
@@ -116,8 +106,8 @@ def _change(diff: Diff) -> dict[str, Any]:
         return change
     profile = diff.profile
     if profile is None:
-        return {**change, **_data(diff.data)}
-    told = {"capacity": profile.capacity, "load": profile.load, **_data(profile.data)}
+        return {**change, **json_data(diff.data)}
+    told = {"capacity": profile.capacity, "load": profile.load, **json_data(profile.data)}
     return {**change, "capabilities": list(profile.capabilities), **told}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord_cli.formats import ago, moment, text_of
+from zkcoord_cli.formats import ago, json_data, moment, text_of
 from zkcoord_cli.options import inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 from zkcoord_cli.watching import Watcher, for_option, told
@@ -199,15 +199,8 @@ def _print_change(
 
 def _shown(view: NodeView) -> dict[str, Any]:
     """For JSON: the value as text where it is text, else as base64."""
-    import base64
-
     import msgspec
 
     shown: dict[str, Any] = msgspec.to_builtins(view)
     del shown["data"]
-    if view.data is not None:
-        try:
-            shown["text"] = view.data.decode()
-        except UnicodeDecodeError:
-            shown["base64"] = base64.b64encode(view.data).decode()
-    return shown
+    return shown if view.data is None else {**shown, **json_data(view.data)}
