@@ -51,7 +51,7 @@ def place(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
         binaries = programs()
         database = servers.enter_context(postgresql(binaries)) if binaries else ""
         made = Place(folder, stack.zookeeper + chroot, database, free_address())
-        made.save(timeout_s=4)
+        made.save(timeout_s=6)
         if database:
             with psycopg.connect(database) as db:
                 db.execute(made.schema())
@@ -260,7 +260,7 @@ def test_only_a_guarded_counter_keeps_every_success(
     guarded: bool, place: Place, session: Session
 ) -> None:
     name = "guests" if guarded else "strangers"
-    changes = {'"visitors"': f'"{name}"', "/visitors": f"/{name}", "timeout_s=4": "timeout_s=60"}
+    changes = {'"visitors"': f'"{name}"', "/visitors": f"/{name}", "timeout_s=6": "timeout_s=60"}
     if not guarded:
         changes["lease.guard(change).commit()"] = "change.commit()"
     place.variant("fence_node", name, changes)
