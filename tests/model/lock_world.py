@@ -16,6 +16,7 @@ from zk_ensemble import Ensemble
 
 from zkcoord.recipes.contenders import read_identity
 from zkcoord.recipes.vigil import Vigil
+from zkcoord.zk.link import Link
 
 Step = tuple[str, int]
 ROUNDS_MAX = 600
@@ -117,12 +118,10 @@ class World:
 
     def _interesting(self, client: Client) -> bool:
         """Whether a timer waits other than the link's and the vigil's own, or anything is due."""
-        link = client.session.link
-        loop: Any = link.loop
-        return loop.due() <= Clock.now or any(
-            getattr(timer.call, "__func__", None) not in (type(link)._watchdog, Vigil._sweep)
-            for timer in loop.waits()
-        )
+        loop: Any = client.session.link.loop
+        own = (Link._watchdog, Vigil._sweep)
+        waits = (getattr(timer.call, "__func__", None) for timer in loop.waits())
+        return loop.due() <= Clock.now or any(call not in own for call in waits)
 
     # --- taking a step ---
 
