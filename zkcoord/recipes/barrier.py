@@ -35,9 +35,9 @@ class Barrier:
     ::
 
         gate = Barrier(session, "migration")
-        gate.create()            # here
-        gate.wait(timeout=600)   # in the others
-        gate.lift()              # here, when it is done
+        gate.create()  # here
+        gate.wait(timeout=600)  # in the others
+        gate.lift()  # here, when it is done
 
     It belongs to nobody: it stays up when the session that created it ends. Waiting writes nothing
     and goes on in the session's next life when it is lost.

@@ -37,7 +37,7 @@ class DoubleBarrier:
 
         barrier = DoubleBarrier(session, "epoch", size=3)
         with barrier.hold(timeout=60):
-            work()          # begins when three have come
+            work()  # begins when three have come
         # all three are done here
 
     - Nobody gets in before `size` have come, whatever wakes it up.

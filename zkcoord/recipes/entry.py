@@ -22,16 +22,14 @@ from zkcoord.core import ordering
 from zkcoord.core.ordering import Contender, Place
 from zkcoord.errors import (
     CoordinationError,
-    EnsembleUnavailable,
     LeaseLost,
     NameRefused,
     NodeExists,
     NodeMissing,
-    SessionClosed,
-    SessionLost,
 )
 from zkcoord.recipes.line import Asker, Line
 from zkcoord.recipes.recount import Recount
+from zkcoord.recipes.retrying import ask_again
 from zkcoord.recipes.search import Search
 from zkcoord.recipes.shared_queue import SharedQueue
 from zkcoord.zk.call import Call, Reply
@@ -40,7 +38,6 @@ from zkcoord.zk.link import Link
 from zkcoord.zk.requests import EPHEMERAL, SEQUENTIAL, Create, Exists, GetChildren, Stat
 from zkcoord.zk.translate import LinkDropped, definite
 
-_PAUSE_S = 0.2
 _SEQUENCE_BYTES = 11
 
 
@@ -358,14 +355,7 @@ class Entry:
         self._asker.failed(LeaseLost(text, name=name, token=0, reason="removed"))
 
     def _trouble(self, error: CoordinationError, again: Callable[[], None]) -> None:
-        if isinstance(error, (SessionLost, SessionClosed)):
-            return  # the end of the session tells everybody
-        if isinstance(error, LinkDropped):
-            again()
-        elif isinstance(error, EnsembleUnavailable):
-            self._link.timer(_PAUSE_S, again)
-        else:
-            self._fail(error)
+        ask_again(self._link, error, again, self._fail)
 
     def _fail(self, error: CoordinationError) -> None:
         self._asker.failed(error)

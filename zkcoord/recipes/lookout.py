@@ -7,18 +7,14 @@ from typing import Any, Protocol
 
 from zkcoord.errors import (
     CoordinationError,
-    EnsembleUnavailable,
     NodeMissing,
-    SessionClosed,
-    SessionLost,
 )
+from zkcoord.recipes.retrying import ask_again
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import join
 from zkcoord.zk.requests import NODE_DELETED, WATCH_DATA, Exists, GetData, WatchEvent
-from zkcoord.zk.translate import LinkDropped
 
-_PAUSE_S = 0.2
 _FOLDER = ""
 
 
@@ -122,7 +118,7 @@ class Lookout:
             del self._eyes[eye.node]
             self._watcher.gone(eye.node)
         elif error is not None:
-            self._trouble(error, eye)
+            ask_again(self._link, error, eye.again, self._watcher.failed)
         elif eye.node == _FOLDER:
             self.live = True
             self._watcher.limited(result[0])
@@ -131,16 +127,6 @@ class Lookout:
         elif result is None:
             self._shut(eye.node)
             self._watcher.gone(eye.node)
-
-    def _trouble(self, error: CoordinationError, eye: _Eye) -> None:
-        if isinstance(error, (SessionLost, SessionClosed)):
-            return  # the end of the session tells everybody
-        if isinstance(error, LinkDropped):
-            self.ask(eye)
-        elif isinstance(error, EnsembleUnavailable):
-            self._link.timer(_PAUSE_S, eye.again)
-        else:
-            self._watcher.failed(error)
 
     def fired(self, eye: _Eye, event: WatchEvent | None) -> None:
         """A watch fired."""

@@ -26,11 +26,10 @@ from zkcoord.errors import (
     EnsembleUnavailable,
     LeaseLost,
     NodeMissing,
-    SessionClosed,
-    SessionLost,
 )
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.recount import Recount
+from zkcoord.recipes.retrying import ask_again
 from zkcoord.recipes.search import Search
 from zkcoord.zk.call import Call
 from zkcoord.zk.epoch import Epoch
@@ -47,7 +46,6 @@ from zkcoord.zk.requests import (
 )
 from zkcoord.zk.translate import LinkDropped, from_code
 
-_PAUSE_S = 0.2
 _SEQUENCE_BYTES = 11
 _ROLLED_BACK = {0, -2}
 
@@ -355,14 +353,7 @@ class MultiEntry:
         self._fail(LeaseLost(text, name=self._name, token=0, reason="removed"))
 
     def _trouble(self, error: CoordinationError, again: Callable[[], None]) -> None:
-        if isinstance(error, (SessionLost, SessionClosed)):
-            return  # the end of the session tells everybody
-        if isinstance(error, LinkDropped):
-            again()
-        elif isinstance(error, EnsembleUnavailable):
-            self._link.timer(_PAUSE_S, again)
-        else:
-            self._fail(error)
+        ask_again(self._link, error, again, self._fail)
 
     def _fail(self, error: CoordinationError) -> None:
         self._asker.failed(error)

@@ -21,7 +21,7 @@ class RLock(Lock):
         lock = RLock(session, "account-7")
 
         def book(amount: int) -> None:
-            with lock.hold(timeout=10) as lease:    # also inside of transfer()
+            with lock.hold(timeout=10) as lease:  # also inside of transfer()
                 write(amount, fence=lease.token)
 
         def transfer(amount: int) -> None:
