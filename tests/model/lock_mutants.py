@@ -161,7 +161,7 @@ def _no_gate(self: Folders, path: str) -> bool:
 
 def _unfollowed(self: Acquisition[Any]) -> None:
     """Leaving forgets to take the watch back."""
-    self._stop_timers()
+    self._stop_timer()
     self._link.forget_epoch(self._enter)
     if self._epoch is not None:
         self._epoch.leave(self)

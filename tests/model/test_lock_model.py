@@ -28,7 +28,7 @@ from zk_client import ModelConnection, modelled
 RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200"))
 DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
 BLOCKS = 3
-MUTANT_RUNS = 800
+MUTANT_RUNS = 2500
 WRAP = 2**31 - 2
 
 LOCK, BRIEF, TRY, FICKLE = lock(), lock(timeout=2.0), lock(timeout=0), lock(may_cancel=True)

@@ -258,6 +258,7 @@ class Acquisition(Waiting[LeaseT]):
         if follower is not None and not self._reads:  # other readers may stand in front
             follower()
         self._done(self._make(epoch, entry.mine, token))
+        self._entry = None  # it holds us as we hold it
 
     def _gated(self, error: CoordinationError | None) -> None:
         if error is not None:

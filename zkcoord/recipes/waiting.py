@@ -53,7 +53,7 @@ class Waiting(Generic[LeaseT]):
         self._epoch: Epoch | None = None
         self._heads: list[str] = []  # nodes, absolute, whose first living one is named in errors
         self._holder = ""
-        self._timers: list[Timer] = []
+        self._timer: Timer | None = None
         self.promise: Promise[LeaseT] = Promise(link.dispatcher, undo=_undo)
 
     def begin(self) -> Promise[LeaseT]:
@@ -66,12 +66,9 @@ class Waiting(Generic[LeaseT]):
         self._link.with_epoch(self._opened, self._closed)
         # The clock starts once the flight is on its way: cleaning up relies on that order.
         if self._timeout is not None:
-            self._timers.append(self._link.timer(self._timeout, self._expired))
-            if not self._trying:
-                look = max(self._timeout * 3 / 4, self._timeout - _LOOK_S)
-                self._timers.append(self._link.timer(look, self._look_at_holder))
+            self._arm(self._timeout)
         if self.promise.done():
-            self._stop_timers()
+            self._stop_timer()
         return self.promise
 
     def wanted(self) -> bool:
@@ -105,7 +102,7 @@ class Waiting(Generic[LeaseT]):
             self._epoch.leave(self)
         if not self.promise.fulfil(lease):
             lease.abandon()
-        self._stop_timers()
+        self._stop_timer()
 
     def _went_alone(self, path: str) -> bool:
         """Whether our own node is there still, as far as the end of this one tells.
@@ -155,10 +152,21 @@ class Waiting(Generic[LeaseT]):
         self._holder = holder
         self._expired()
 
-    def _look_at_holder(self) -> None:
+    def _arm(self, timeout: float) -> None:
+        """One timer for two moments: a look at the holder, and the deadline soon after."""
+        deadline = now() + timeout
+        if self._trying:
+            self._timer = self._link.loop.call_at(deadline, self._expired)
+        else:
+            look = max(deadline - timeout / 4, deadline - _LOOK_S)
+            self._timer = self._link.loop.call_at(look, self._look_at_holder, deadline)
+
+    def _look_at_holder(self, deadline: float) -> None:
         """The deadline is near: learn who holds, for the error's text."""
-        if self.wanted() and self._heads:
-            read_holder(self._link, self._heads, self._looked)
+        if self.wanted():
+            self._timer = self._link.loop.call_at(deadline, self._expired)
+            if self._heads:
+                read_holder(self._link, self._heads, self._looked)
 
     def _looked(self, holder: str) -> None:
         self._holder = holder
@@ -186,26 +194,25 @@ class Waiting(Generic[LeaseT]):
 
     def _closed(self) -> None:
         self.promise.fail(SessionClosed(f"{self._name}: the session is closed"))
-        self._stop_timers()
+        self._stop_timer()
 
     def _session_over(self) -> None:
         if self._epoch is not None:
             kind = SessionClosed if self._link.closed else SessionLost
             self.promise.fail(kind(f"{self._name}: the session is over, {self._epoch.reason}"))
-        self._stop_timers()
+        self._stop_timer()
 
     def _leave(self) -> None:
         """Leave nothing behind: no timer, no watch, no node."""
-        self._stop_timers()
+        self._stop_timer()
         self._link.forget_epoch(self._opened)
         if self._epoch is not None:
             self._epoch.leave(self)
         self._tidy()
 
-    def _stop_timers(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _undo(lease: Lease) -> None:

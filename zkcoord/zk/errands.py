@@ -33,26 +33,37 @@ _PAUSE_S = 0.2
 
 def discard(link: Link, path: str, epoch: Epoch, done: Callable[[bool], object]) -> None:
     """See :meth:`~zkcoord.zk.link.Link.discard`."""
+    epoch.leaving.add(path)
+    _Removal(link, path, epoch, done).ask()
 
-    def ask() -> None:
-        link.call(Delete(path), on_reply, epoch=epoch, verb="delete")
 
-    def on_reply(_result: object, error: CoordinationError | None) -> None:
+class _Removal:
+    """Of an ephemeral node. One for each release: no closures, which would hold each other."""
+
+    __slots__ = ("_done", "_epoch", "_link", "_path")
+
+    def __init__(self, link: Link, path: str, epoch: Epoch, done: Callable[[bool], object]) -> None:
+        self._link = link
+        self._path = path
+        self._epoch = epoch
+        self._done = done
+
+    def ask(self) -> None:
+        self._link.call(Delete(self._path), self._replied, epoch=self._epoch, verb="delete")
+
+    def _replied(self, _result: object, error: CoordinationError | None) -> None:
         if error is None or isinstance(error, NodeMissing):
-            epoch.free(path)
-            done(True)
-        elif isinstance(error, EnsembleUnavailable) and not epoch.over():
+            self._epoch.free(self._path)
+            self._done(True)
+        elif isinstance(error, EnsembleUnavailable) and not self._epoch.over():
             if isinstance(error, LinkDropped):
-                ask()
+                self.ask()
             else:  # the server is there and in trouble
-                link.timer(_PAUSE_S, ask)
+                self._link.timer(_PAUSE_S, self.ask)
         else:
             if not isinstance(error, (SessionLost, SessionClosed)):
                 log.warning("%s", error)
-            done(False)
-
-    epoch.leaving.add(path)
-    ask()
+            self._done(False)
 
 
 def discard_all(link: Link, paths: list[str], epoch: Epoch, done: Callable[[bool], object]) -> None:
