@@ -15,7 +15,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch, LostSignal
 from zkcoord.zk.link import Link
-from zkcoord.zk.promise import Promise, Signal
+from zkcoord.zk.promise import Promise
 from zkcoord.zk.transaction import Transaction
 from zkcoord.zk.verbs import check_timeout
 
@@ -65,7 +65,7 @@ class Lease:
         self.token = token
         self.path = link.relative(path)
         self.since = now()
-        self.lost: Signal = LostSignal(link.dispatcher, self._over)
+        self.lost = LostSignal(link.dispatcher, epoch.over)
         self._absolute = path
         self._link = link
         self._epoch = epoch
@@ -168,7 +168,9 @@ class Lease:
             if self._reason or self._over():
                 raise self._error(self._reason or "session")
             self._reason = "released"
-            self._release = release = Promise[bool](self._link.dispatcher)
+            self.lost.stop_clock()
+            release: Promise[bool] = Promise(self._link.dispatcher)
+            self._release = release
         self.looks_after_itself()
         tell(self._link, Observation("released", self.name, now() - self.since))
         self._epoch.leave(self)

@@ -31,6 +31,14 @@ class LostSignal(Signal):
         """Block until it is lost; at once when the clock says so, and in a forked child."""
         return self._over() or super().wait(timeout)
 
+    def stop_clock(self) -> None:
+        """What was given back is not lost any more."""
+        self._over = _never
+
+
+def _never() -> bool:
+    return False
+
 
 class Epoch:
     """A session's id, what may be believed of it, and what stands and falls with it.
