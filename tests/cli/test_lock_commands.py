@@ -1,5 +1,6 @@
 """`zkcoord lock wait|revoke|break|list|show` and `lock run`'s ways to hold, on a real server."""
 
+import itertools
 import json
 import os
 import signal
@@ -257,6 +258,8 @@ def test_watching_tells_of_each_change_until_interrupted(
         assert (status, said.strip()) == (ExitCode.INTERRUPTED, "interrupted")
     documents = [json.loads(line) for line in one.lines]
     assert {document["schema"] for document in documents} == {"zkcoord.lock.show/1"}
+    gists = [(one["holder"] and one["holder"]["token"], len(one["waiters"])) for one in documents]
+    assert all(gist != after for gist, after in itertools.pairwise(gists))  # ages are no change
     assert documents[1]["holder"]["token"] == lease.token
     assert documents[2]["waiters"][0]["name"] == "waiter"
 
@@ -315,8 +318,8 @@ class Running:
 
     def __init__(self, zookeeper: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "zkcoord_cli", "lock", "run", *arguments, "--", "sh", "-c",
-             "echo held; read line"],
+            [sys.executable, "-m", "zkcoord_cli", "lock", "run", "--timeout", "30", *arguments,
+             "--", "sh", "-c", "echo held; read line"],
             text=True,
             env={**os.environ, "ZKCOORD_ZOOKEEPER": zookeeper},
             stdin=subprocess.PIPE,
