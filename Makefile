@@ -38,7 +38,7 @@ fmt: setup ## format and mend what can be mended
 demo: setup ## start the local stack and run the main job
 	$(BIN)/zkcoord demo
 
-chaos-locks: setup ## every fault against our lock, kazoo's and mutants, on real servers; about 15 minutes
+chaos-locks: setup ## every fault against our lock, kazoo's and mutants, on real servers; 7 to 15 minutes
 	$(BIN)/python -m tests.chaos
 
 bench: setup ## measure speed against rivals; writes build/bench.json

@@ -112,7 +112,7 @@ class Actor:
                 env=environment,
                 text=True,
             )
-        self._wait("starts", lambda: self.has("start"), "C4")
+        self._wait("starts", lambda: self.has("start"), "story")
 
     # --- what is known of it ----------------------------------------------------------------------
 
@@ -238,8 +238,9 @@ class Actor:
         self, what: str, holds: Callable[[], object], rule: str, within: float = PATIENCE_S
     ) -> None:
         if not wait_until(lambda: holds() or not self.alive, within) or not holds():
-            ended = "" if self.alive else ", its process has ended"
-            self._stuck(rule, f"not within {within:g} s: {self.name} {what}{ended}")
+            if not self.alive:  # a fault of the program, and no verdict about a lock
+                self._stuck("story", f"{self.name}'s process has ended before it {what}")
+            self._stuck(rule, f"not within {within:g} s: {self.name} {what}")
 
     def _stuck(self, rule: str, text: str) -> None:
         self._story.write("claim", text=f"{rule}: {text}")

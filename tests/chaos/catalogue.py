@@ -113,6 +113,11 @@ class Outcome:
     def rules(self) -> list[str]:
         return sorted({violation.rule for violation in self.violations})
 
+    @property
+    def convicted(self) -> bool:
+        """Whether it broke a rule; that the story could not be told is none."""
+        return bool(set(self.rules) - {"story"})
+
     def __str__(self) -> str:
         told = "\n".join(f"  {violation}" for violation in self.violations)
         again = f"python -m tests.chaos --only {self.story} --subject {self.subject}"
@@ -139,7 +144,7 @@ def run(story: Story, arena: Arena, subject: Subject, *, seed: int, size: float)
     stage.close()
     seconds = time.monotonic() - begun
     verdict = tuple(stage.verdict)
-    if not verdict:
+    if not verdict or subject != OURS:
         shutil.rmtree(stage.folder)
     return Outcome(
         *(story.name, story.number, subject.name, seed, size, seconds, verdict, str(stage.folder))

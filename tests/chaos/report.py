@@ -22,10 +22,15 @@ def wrong(tasks: Iterable[tuple[Story, Subject]], outcomes: list[Outcome]) -> li
         for outcome in outcomes
         if outcome.subject == OURS.name and outcome.violations
     ]
+    found += [
+        f"{outcome.story} could not be told of {outcome.subject}: {outcome}"
+        for outcome in outcomes
+        if "story" in outcome.rules
+    ]
     by_key = {(outcome.story, outcome.subject): outcome for outcome in outcomes}
     for story, subject in tasks:
         outcome = by_key[story.name, subject.name]
-        if subject.name in story.convicts and not (outcome.violations or outcome.skipped):
+        if subject.name in story.convicts and not (outcome.convicted or outcome.skipped):
             found.append(f"{story.name}: {subject.name} gets away with it")
     kazoo = [outcome for outcome in outcomes if outcome.subject == KAZOO.name]
     if len(kazoo) == sum(KAZOO in story.subjects for story in STORIES):

@@ -172,8 +172,8 @@ def t15_many_that_come_to_nothing(stage: Stage) -> None:
 
 
 def t16_numbers_that_wrap(stage: Stage) -> None:
-    """Nodes whose numbers wrap from 2^31 - 1 to -2^31, as servers before 3.6 give them, are taken
-    in the order in which they were given."""
+    """Nodes whose numbers wrap from 2^31 - 1 to -2^31 are taken in the order in which they were
+    given."""
     client = stage.contender("client")
     client.tell("order")
     client.says("order ")
