@@ -242,7 +242,7 @@ def test_a_closed_session_ends_leases_and_waiting(session: Session, other: Sessi
     until(lambda: nothing_left(other))
 
 
-def test_names_are_sorted_and_checked(session: Session) -> None:
+def test_names_are_sorted_and_checked(session: Session, zookeeper: str) -> None:
     locks = MultiLock(session, ["b", "a", "b", "/gpus/0", "/locks/a"])
     assert locks.names == ("/gpus/0", "/locks/a", "b")
     with locks.hold(timeout=5) as lease:
@@ -261,8 +261,10 @@ def test_names_are_sorted_and_checked(session: Session) -> None:
         MultiLock(session, "abc")
     with pytest.raises(ConfigError):
         locks.acquire(timeout=-1)
-    with pytest.raises(NameRefused, match="in one transaction"):
-        MultiLock(session, ["a", "b"], label="x" * 600_000).acquire(timeout=5)
+    config = SessionConfig(value_bytes_max=1000)
+    with Session(zookeeper, config=config) as bounded:
+        with pytest.raises(NameRefused, match="in one transaction"):
+            MultiLock(bounded, ["a", "b"], label="x" * 600).acquire(timeout=5)
     with MultiLock(session, [f"n{number}" for number in range(100)]).hold(timeout=10) as lease:
         assert len({session.nodes.get(path)[1].czxid for path in lease.paths}) == 1
 

@@ -36,8 +36,9 @@ from zkcoord.recipes.contenders import describe
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.resizing import first_error
+from zkcoord.recipes.retrying import PAUSE_S
 from zkcoord.recipes.slot import SLOTS, SlotLease, same_claim, understand
-from zkcoord.recipes.waiting import PAUSE_S, Waiting
+from zkcoord.recipes.waiting import Waiting
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import join

@@ -14,22 +14,20 @@ from zkcoord.core import ordering
 from zkcoord.errors import (
     AcquireTimeout,
     CoordinationError,
-    EnsembleUnavailable,
     SessionClosed,
     SessionLost,
 )
 from zkcoord.recipes.contenders import read_holder
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.metrics import Kind, Observation, tell
+from zkcoord.recipes.retrying import ask_again
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.loop import Timer
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.translate import LinkDropped
 
 TRY_S = 1.0  # a try waits for the network, not for the holder: this long at most
-PAUSE_S = 0.2
 _LOOK_S = 0.25  # before the deadline: who holds it?
 
 LeaseT = TypeVar("LeaseT", bound=Lease)
@@ -120,14 +118,7 @@ class Waiting(Generic[LeaseT]):
 
     def _trouble(self, error: CoordinationError, again: Callable[[], None]) -> None:
         """A request failed: ask again where that may help."""
-        if isinstance(error, (SessionLost, SessionClosed)):
-            return  # the end of the session tells everybody
-        if isinstance(error, LinkDropped):
-            again()
-        elif isinstance(error, EnsembleUnavailable):
-            self._link.timer(PAUSE_S, again)
-        else:
-            self.failed(error)
+        ask_again(self._link, error, again, self.failed)
 
     # --- inside -----------------------------------------------------------------------------------
 
