@@ -29,6 +29,7 @@ Thunk = tuple[Callable[..., object], tuple[Any, ...]]
 _NAP_S = 1.0
 _IDLE_S = 3600.0
 _PURGE_MIN = 1024
+_BETWEEN_LOOKS = 8  # calls, at the clock
 
 
 class Homebound:
@@ -146,7 +147,8 @@ class Loop(Homebound):
             try:
                 end = math.inf if seconds == math.inf else now() + seconds
                 while self._items and now() < end:
-                    run(self._items.popleft())
+                    for _ in range(min(len(self._items), _BETWEEN_LOOKS)):
+                        run(self._items.popleft())
             finally:
                 self._turn.release()
             if self._items and seconds != math.inf:

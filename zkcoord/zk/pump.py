@@ -134,6 +134,7 @@ class Pump(Handshake):
     def _collect(self) -> None:
         """Turn queued calls into bytes."""
         staying = self._staying()
+        moment = now()  # earlier than each is sent, never later: leases are reckoned from it
         while staying and len(self._out) < _WRITE_AHEAD:
             call = self._outbox.next(
                 self.client._session_id,  # noqa: SLF001
@@ -146,14 +147,14 @@ class Pump(Handshake):
                 error = NameRefused(f"{call.what}: a request of {len(body)} bytes is too large")
                 self._owner.reply(call, None, error)
                 continue
-            self._write_call(call, call.request.opcode, body)
+            self._write_call(call, call.request.opcode, body, moment)
         if self._closing is None and not self._outbox and self._stopping():
             self._closing = Call(Close(), lambda _result, _error: None, "close")
-            self._write_call(self._closing, Close.opcode, b"")
+            self._write_call(self._closing, Close.opcode, b"", moment)
 
-    def _write_call(self, call: Call, kind: int, body: bytes) -> None:
+    def _write_call(self, call: Call, kind: int, body: bytes, moment: float) -> None:
         call.xid = self._next_xid()
-        call.sent = self._written = now()
+        call.sent = self._written = moment
         self._inflight.append(call)
         self._out += _THREE_INTS.pack(8 + len(body), call.xid, kind)
         self._out += body
