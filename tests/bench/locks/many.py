@@ -12,10 +12,11 @@ from tests.bench.locks import wire
 from tests.bench.locks.measuring import Goal, Row, Series, kazoo_client, servers, taking_turns
 from tests.bench.locks.rivals import curator, where_it_runs
 from zkcoord import Lock, Session
-from zkcoord.zk.requests import EPHEMERAL, SEQUENTIAL, Create, Delete
+from zkcoord.zk.requests import EPHEMERAL, SEQUENTIAL, Create, Delete, GetChildren
 
 LOCKS = 64
 CEILING = "ceiling: create + delete"
+CEILING_LISTING = "ceiling: create + list + delete"
 BARE = "bare socket: create + delete"
 BARE_LISTING = "bare socket: create + list + delete"
 
@@ -51,10 +52,14 @@ def ours(session: Session) -> Series:
     return lambda count: [once(count)]
 
 
-def ceiling(session: Session) -> Series:
-    """As many nodes at a time, created and deleted on our session, and no lock around them."""
-    folders = [f"/bench-ceiling/{number}" for number in range(LOCKS)]
-    session.nodes.create("/bench-ceiling", b"")
+def ceiling(session: Session, *, listing: bool) -> Series:
+    """As many nodes at a time, created and deleted on our session, and no lock around them.
+
+    With `listing` the very requests that locks send, and nothing is made of the answers.
+    """
+    root = f"/bench-ceiling-{listing}"
+    folders = [f"{root}/{number}" for number in range(LOCKS)]
+    session.nodes.create(root, b"")
     for folder in folders:
         session.nodes.create(folder, b"")
     link = session.link
@@ -63,8 +68,15 @@ def ceiling(session: Session) -> Series:
         left, ended = [total, LOCKS], threading.Event()
 
         def again(folder: str) -> None:
+            paths: list[str] = []
+
             def made(result: Any, _: object) -> None:
-                link.call(Delete(result[0]), deleted)
+                paths.append(result[0])
+                if not listing:
+                    listed(None, None)
+
+            def listed(_: object, __: object) -> None:
+                link.call(Delete(paths[0]), deleted)
 
             def deleted(_: object, __: object) -> None:
                 left[0] -= 1
@@ -77,6 +89,8 @@ def ceiling(session: Session) -> Series:
 
             node = Create(f"{folder}/xAAAAAAAAAAA.0.", b"x" * 60, EPHEMERAL | SEQUENTIAL)
             link.call(node, made)
+            if listing:
+                link.call(GetChildren(folder), listed)
 
         begun = time.perf_counter()
         for folder in folders:
@@ -149,7 +163,8 @@ def many() -> Row:
         works = {
             BARE: bare(stack.enter_context(wire.Wire(hosts)), listing=False),
             BARE_LISTING: bare(stack.enter_context(wire.Wire(hosts)), listing=True),
-            CEILING: ceiling(stack.enter_context(Session(hosts, timeout=10))),
+            CEILING: ceiling(stack.enter_context(Session(hosts, timeout=10)), listing=False),
+            CEILING_LISTING: ceiling(stack.enter_context(Session(hosts, timeout=10)), listing=True),
             "zkcoord": ours(stack.enter_context(Session(hosts, timeout=10))),
             "kazoo": kazoos(stack.enter_context(kazoo_client(hosts))),
         }
@@ -166,6 +181,6 @@ def many() -> Row:
     row = Row(f"{LOCKS} locks at once", what, "a second", spreads, notes=notes)
     row.goals += [
         Goal(f"of {name}", spreads["zkcoord"].p50 / spreads[name].p50, 0.8)
-        for name in (CEILING, BARE)
+        for name in (CEILING, CEILING_LISTING, BARE)
     ]
     return row
