@@ -262,9 +262,9 @@ def test_names_are_sorted_and_checked(session: Session, zookeeper: str) -> None:
     with pytest.raises(ConfigError):
         locks.acquire(timeout=-1)
     config = SessionConfig(value_bytes_max=1000)
-    with Session(zookeeper, config=config) as bounded:
-        with pytest.raises(NameRefused, match="in one transaction"):
-            MultiLock(bounded, ["a", "b"], label="x" * 600).acquire(timeout=5)
+    refused = pytest.raises(NameRefused, match="in one transaction")
+    with Session(zookeeper, config=config) as bounded, refused:
+        MultiLock(bounded, ["a", "b"], label="x" * 600).acquire(timeout=5)
     with MultiLock(session, [f"n{number}" for number in range(100)]).hold(timeout=10) as lease:
         assert len({session.nodes.get(path)[1].czxid for path in lease.paths}) == 1
 
