@@ -48,13 +48,20 @@ def command(zookeeper: str) -> Any:
     return run
 
 
+_LISTENING = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from zkcoord_cli.main import cli; cli()"
+)
+
+
 class Process:
     """A command as a process of its own; its lines are read in a thread."""
 
     def __init__(self, zookeeper: str, *arguments: str) -> None:
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "zkcoord_cli", *arguments],
+            # A shell's background job ignores SIGINT, and so would what it starts.
+            [sys.executable, "-c", _LISTENING, *arguments],
             text=True,
             env={**os.environ, "ZKCOORD_ZOOKEEPER": zookeeper},
             stdout=subprocess.PIPE,

@@ -61,7 +61,7 @@ def objects() -> Counter[str]:
     return Counter(
         f"{kind.__module__}.{kind.__qualname__}"
         for kind in map(type, gc.get_objects())
-        if kind.__module__.startswith("zkcoord")
+        if str(kind.__module__).startswith("zkcoord")  # of some it is a descriptor
     )
 
 
