@@ -26,7 +26,7 @@ from zkcoord.recipes.running import Running
 from zkcoord.recipes.steps import Steps
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
-from zkcoord.zk.names import check_label, check_name, check_path, join
+from zkcoord.zk.names import check_data, check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session
 from zkcoord.zk.verbs import check_timeout
@@ -99,6 +99,7 @@ class Election:
         Raises:
             AcquireTimeout, SessionLost, SessionClosed, SessionFull, AccessDenied, ConfigError: as
                 for a lock. After SessionLost campaign again: the session is renewed by itself.
+            TypeError: the data are no bytes.
             RuntimeError: called inside an event loop; use ``async with election.lead()``.
         """
         refuse_in_event_loop(
@@ -118,6 +119,7 @@ class Election:
         """The same, to be awaited. Cancelling it withdraws the candidate."""
         if timeout is not None:
             check_timeout(timeout)
+        data = check_data(data, f"election {self.name}: data")
         value = describe(self._label, data, revocable=on_revoke is not None)
         line = Line(self._folder, f"election {self.name}", value)
 

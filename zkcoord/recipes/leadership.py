@@ -12,6 +12,7 @@ from zkcoord.recipes.transfer import Transfer
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
+from zkcoord.zk.names import check_data
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.verbs import check_timeout
 
@@ -50,6 +51,7 @@ class Leadership(Lease):
             LeaseLost: it does not lead any more.
             EnsembleUnavailable: no answer in time; it may still be published.
             NameRefused: larger than the session's `value_bytes_max`.
+            TypeError: the data are no bytes.
             RuntimeError: called inside an event loop; use ``await leadership.proclaim_future()``.
         """
         refuse_in_event_loop("leadership.proclaim()", "await leadership.proclaim_future(...)")
@@ -57,6 +59,7 @@ class Leadership(Lease):
 
     def proclaim_future(self, data: bytes, timeout: float = _TIMEOUT_S) -> Promise[None]:
         """The same, to be awaited."""
+        data = check_data(data, f"{self.name}: data")
         self.check()
         value = amended(self._value, data=data)
         if len(value) > self._link.config.value_bytes_max:

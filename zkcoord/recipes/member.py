@@ -9,6 +9,7 @@ from zkcoord.recipes.publication import Publication
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
+from zkcoord.zk.names import check_data
 from zkcoord.zk.promise import Promise
 
 _TIMEOUT_S = 10.0
@@ -46,12 +47,14 @@ class Member(Lease):
             LeaseLost: no member any more; noticed here when somebody removed the node.
             EnsembleUnavailable: no answer in time; it may still be published.
             NameRefused: larger than the session's `value_bytes_max`.
+            TypeError: the data are no bytes.
         """
         refuse_in_event_loop("member.update()", "await member.update_future(...)")
         self.update_future(data, timeout).wait()
 
     def update_future(self, data: bytes, timeout: float = _TIMEOUT_S) -> Promise[None]:
         """The same, to be awaited."""
+        data = check_data(data, f"{self.name}: data")
         self.check()
         if len(data) > self._link.config.value_bytes_max:
             raise NameRefused(f"{self.name}: {len(data)} bytes of data are too many")

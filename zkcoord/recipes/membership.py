@@ -14,7 +14,7 @@ from zkcoord.recipes.profiles import INTERVAL_S, Profile, check_interval
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
-from zkcoord.zk.names import check_name, check_path, join
+from zkcoord.zk.names import check_data, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session
 from zkcoord.zk.verbs import check_timeout
@@ -74,6 +74,7 @@ class Membership:
 
         Raises:
             NodeExists: the name is taken. A crashed predecessor keeps it until its session ends.
+            TypeError: the name is no text, or the data are no bytes.
             EnsembleUnavailable, SessionLost, SessionClosed, SessionFull, AccessDenied.
             RuntimeError: called inside an event loop; use ``await membership.join_future(...)``.
         """
@@ -136,6 +137,7 @@ class Membership:
         With a profile it joins again with the load that was reported last.
         """
         self.session.link.check_open()
+        data = check_data(data, f"member {name}: data")
         _checked(self.session.link, name, data, profile)
         check_interval(load_interval)
         load = None if profile is None else Load(profile, load_interval)
@@ -230,7 +232,7 @@ class Presence:
         member = self.member
         if member is not None:
             try:
-                member.update_future(data)
+                member.update_future(self._data)
             except LeaseLost:
                 return  # joins again with it
 
@@ -306,7 +308,7 @@ class Presence:
 
 def _checked(link: Link, name: str, data: bytes, profile: Profile | None) -> bytes:
     """What a member publishes, if a node can hold it."""
-    data = published(name, data, profile)
+    data = published(name, check_data(data, f"member {name}: data"), profile)
     bound = link.config.value_bytes_max
     if len(data) > bound:
         raise NameRefused(f"member {name}: {len(data)} bytes of data, the bound is {bound}")

@@ -34,7 +34,8 @@ class Profile(
         data: anything else.
 
     Raises:
-        ConfigError: a capability that is no such name, or a number below 0 or without end.
+        ConfigError: a capability that is no such name, or a number below 0 or without end, or
+            data that are no bytes.
     """
 
     capabilities: tuple[str, ...] = ()
@@ -51,6 +52,9 @@ class Profile(
                 raise ConfigError(f"profile: capability {name!r}: letters, digits and _.:/=+-")
         check_amount("profile: capacity", self.capacity)
         check_amount("profile: load", self.load)
+        data: object = self.data
+        if not isinstance(data, bytes):
+            raise ConfigError(f"profile: data: must be bytes, not {type(data).__name__}")
 
     @property
     def free(self) -> float:

@@ -1,4 +1,4 @@
-"""What ZooKeeper takes as a path or a name: checked before anything is sent.
+"""What ZooKeeper takes as a path, a name or a value: checked before anything is sent.
 
 A name that ZooKeeper refuses must not reach it from a retry loop, and a path over the server's
 buffer only drops the link. Source: ``PathUtils.validatePath`` of Apache ZooKeeper.
@@ -6,11 +6,12 @@ buffer only drops the link. Source: ``PathUtils.validatePath`` of Apache ZooKeep
 
 from __future__ import annotations
 
-from zkcoord.errors import NameRefused
+from zkcoord.errors import ConfigError, NameRefused
 
 PATH_BYTES_MAX = 1024
 NAME_BYTES_MAX = 200
 LABEL_BYTES_MAX = 1000
+_VERSION_MIN = -(1 << 31)
 
 
 def _bad_letter(text: str) -> str | None:
@@ -87,6 +88,38 @@ def check_label(label: str, what: str = "label") -> str:
     if size > LABEL_BYTES_MAX:
         raise NameRefused(f"{what} {label[:40]!r}…: longer than {LABEL_BYTES_MAX} bytes")
     return label
+
+
+def check_data(data: bytes, what: str = "data") -> bytes:
+    """The value of a node, given back; a ``bytearray`` or a ``memoryview`` as a copy.
+
+    Raises:
+        TypeError: it is no bytes: a text has to be encoded first.
+    """
+    given: object = data
+    if isinstance(given, bytes):
+        return given
+    if not isinstance(given, bytearray | memoryview):
+        kind = type(given).__name__
+        hint = ": encode it first" if isinstance(given, str) else ""
+        raise TypeError(f"{what}: must be bytes, not {kind}{hint}")
+    return bytes(given)
+
+
+def check_version(version: int, what: str = "version") -> int:
+    """The version of a node's value, or -1 for any, given back.
+
+    Raises:
+        ConfigError: it has more than 32 bits.
+        TypeError: it is no whole number.
+    """
+    given: object = version
+    if isinstance(given, bool) or not isinstance(given, int):
+        kind = type(given).__name__
+        raise TypeError(f"{what} {given!r}: must be a whole number (int), not {kind}")
+    if not _VERSION_MIN <= given < -_VERSION_MIN:
+        raise ConfigError(f"{what}: must have 32 bits at most")
+    return given
 
 
 def join(folder: str, name: str) -> str:

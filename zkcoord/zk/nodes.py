@@ -8,6 +8,7 @@ Every verb has two colours: ``get`` blocks, ``get_future`` returns a
 - EnsembleUnavailable: no answer in time. For a write the outcome is unknown when it was sent.
 - RuntimeError: a blocking verb inside an event loop; await the other colour there.
 - AccessDenied: the ACL refuses. NameRefused: a path or value ZooKeeper cannot hold.
+- TypeError: a path that is no text, a value that is no bytes, a version that is no whole number.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from zkcoord.zk.call import Call
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.follow import Follower
 from zkcoord.zk.link import Link
-from zkcoord.zk.names import check_path, parent
+from zkcoord.zk.names import check_data, check_path, check_version, parent
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import (
     EPHEMERAL,
@@ -105,12 +106,12 @@ class Nodes:
         """The same, to be awaited."""
         if container and (ephemeral or sequential):
             raise NameRefused(f"{path}: a container is neither ephemeral nor sequential")
-        if sequential and path.endswith("/"):
+        if sequential and str(path).endswith("/"):
             check_path(path + "0")
         else:
             check_path(path)
         absolute = self._link.absolute(path)
-        self._check_value(path, data)
+        data = self._check_value(path, data)
         flags = (EPHEMERAL if ephemeral else 0) | (SEQUENTIAL if sequential else 0)
         request = CreateContainer(absolute, data) if container else Create(absolute, data, flags)
         self._link.check_open()
@@ -137,8 +138,8 @@ class Nodes:
         self, path: str, data: bytes, version: int = -1, *, timeout: float = _TIMEOUT_S
     ) -> Promise[Stat]:
         """The same, to be awaited."""
-        self._check_value(path, data)
-        request = SetData(self._path(path), data, version)
+        data = self._check_value(path, data)
+        request = SetData(self._path(path), data, check_version(version))
         return Verb[Stat](self._link, request, "set", timeout).promise
 
     def delete(self, path: str, version: int = -1, *, timeout: float = _TIMEOUT_S) -> None:
@@ -156,7 +157,7 @@ class Nodes:
             if self._link.epoch is not None:
                 self._link.epoch.free(absolute)
 
-        request = Delete(absolute, version)
+        request = Delete(absolute, check_version(version))
         return Verb[None](self._link, request, "delete", timeout, shape=gone).promise
 
     def exists(self, path: str, *, timeout: float = _TIMEOUT_S) -> Stat | None:
@@ -231,10 +232,12 @@ class Nodes:
     def _path(self, path: str) -> str:
         return self._link.absolute(check_path(path))
 
-    def _check_value(self, path: str, data: bytes) -> None:
+    def _check_value(self, path: str, data: bytes) -> bytes:
+        data = check_data(data, f"{path}: data")
         bound = self._link.config.value_bytes_max
         if len(data) > bound:
             raise NameRefused(f"{path}: a value of {len(data)} bytes, the bound is {bound}")
+        return data
 
 
 class Watch:

@@ -142,7 +142,11 @@ class Pump(Handshake):
             )
             if call is None:
                 break
-            body = call.request.serialize()
+            try:
+                body = call.request.serialize()
+            except Exception as cause:  # one bad request never costs the link
+                self._owner.reply(call, None, _unwritable(call, cause))
+                continue
             if len(body) > _REQUEST_MAX:
                 error = NameRefused(f"{call.what}: a request of {len(body)} bytes is too large")
                 self._owner.reply(call, None, error)
@@ -254,3 +258,10 @@ class Pump(Handshake):
                 error.__cause__ = cause
         self._owner.reply(call, result, error)
         return error
+
+
+def _unwritable(call: Call, cause: Exception) -> NameRefused:
+    what = f"{type(call.request).__name__} {call.request.path!r}"
+    error = NameRefused(f"{what}: a request that cannot be written: {cause}")
+    error.__cause__ = cause
+    return error

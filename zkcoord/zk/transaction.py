@@ -7,7 +7,7 @@ from typing import Any
 from zkcoord.errors import CoordinationError, NameRefused
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.link import Link
-from zkcoord.zk.names import check_path
+from zkcoord.zk.names import check_data, check_path, check_version
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Check, Create, Delete, Multi, Node, Operation, SetData, Stat
 from zkcoord.zk.translate import from_code
@@ -20,7 +20,8 @@ class Transaction:
     """Collects writes and sends them as one; ZooKeeper carries out all of them or none.
 
     Methods that add return the transaction, so that calls can be chained. Ephemeral nodes are not
-    created here; recipes do that.
+    created here; recipes do that. What is no text, bytes or whole number where it should be is
+    refused with TypeError when it is added.
     """
 
     def __init__(self, link: Link) -> None:
@@ -33,19 +34,21 @@ class Transaction:
 
     def check(self, path: str, version: int = -1) -> Transaction:
         """The node must be there, with this version unless it is -1."""
-        return self._add(Check(self._path(path), version))
+        return self._add(Check(self._path(path), check_version(version)))
 
     def create(self, path: str, data: bytes = b"") -> Transaction:
         """Create a plain node."""
+        data = check_data(data, f"{path}: data")
         return self._add(Create(self._path(path), data), len(data))
 
     def set(self, path: str, data: bytes, version: int = -1) -> Transaction:
         """Replace a node's data, if it has this version unless it is -1."""
-        return self._add(SetData(self._path(path), data, version), len(data))
+        data = check_data(data, f"{path}: data")
+        return self._add(SetData(self._path(path), data, check_version(version)), len(data))
 
     def delete(self, path: str, version: int = -1) -> Transaction:
         """Delete a node, if it has this version unless it is -1."""
-        return self._add(Delete(self._path(path), version))
+        return self._add(Delete(self._path(path), check_version(version)))
 
     def commit(self, timeout: float = 10.0) -> list[Node | Stat | None]:
         """Send it and wait.

@@ -30,7 +30,11 @@ def check_timeout(timeout: object) -> float:
     if not isinstance(timeout, int | float):
         kind = type(timeout).__name__
         raise ConfigError(f"timeout {timeout!r}: must be a number of seconds, not a {kind}")
-    if not (math.isfinite(timeout) and timeout >= 0):
+    try:
+        fits = math.isfinite(timeout) and timeout >= 0
+    except OverflowError:  # a whole number beyond all floats
+        raise ConfigError("timeout: more seconds than can be counted") from None
+    if not fits:
         raise ConfigError(f"timeout {timeout!r}: must be 0 or more seconds, and finite")
     return timeout
 
