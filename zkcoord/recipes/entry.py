@@ -83,10 +83,11 @@ class Entry:
             self._room = room
         folder = self._line.folder
         self._queue = SharedQueue.join(self._link, self._epoch, folder, self)
-        if self._link.folders.closed(folder):
-            self._link.loop.post(self._at_the_gate)
-        else:
-            self._get_in()
+        with self._link.folders.turn:
+            if self._link.folders.closed(folder):
+                self._wait_for_folder()
+            else:
+                self._get_in()
 
     def _get_in(self) -> None:
         """Create, and list too unless another's listing tells as much."""
@@ -255,12 +256,6 @@ class Entry:
             self._wait_for_folder()
         else:
             self._trouble(error, self._again)
-
-    def _at_the_gate(self) -> None:
-        if self._link.folders.closed(self._line.folder):
-            self._wait_for_folder()
-        else:
-            self._again()
 
     def _wait_for_folder(self) -> None:
         folder, container = self._line.folder, self._line.layout.container

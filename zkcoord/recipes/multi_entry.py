@@ -116,10 +116,12 @@ class MultiEntry:
             self._left = True
             self._asker.failed(error)
             return
-        if any(self._link.folders.closed(line.folder) for line in self._lines):
-            self._link.loop.post(self._at_the_gates)
-        else:
-            self._fly()
+        with self._link.folders.turn:
+            closed = [line for line in self._lines if self._link.folders.closed(line.folder)]
+            if closed:
+                self._wait_for(closed)
+            else:
+                self._fly()
 
     def look(self, index: int) -> None:
         """Look where it stands now in one line."""
@@ -289,13 +291,6 @@ class MultiEntry:
                 self._epoch.hold(path, self._rooms[index])
 
     # --- folders ----------------------------------------------------------------------------------
-
-    def _at_the_gates(self) -> None:
-        closed = [line for line in self._lines if self._link.folders.closed(line.folder)]
-        if closed:
-            self._wait_for(closed)
-        else:
-            self._again()
 
     def _wait_for(self, lines: Sequence[Line]) -> None:
         self._gates = len(lines)
