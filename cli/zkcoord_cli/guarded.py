@@ -79,7 +79,7 @@ class Ending:
 def variables(lease: GuardedLease) -> dict[str, str]:
     """What the command finds in its environment beside ours."""
     return {
-        "ZKCOORD_LOCK_NAME": lease.name,
+        "ZKCOORD_LOCK_NAME": lease.name.partition(" ")[2] or lease.name,  # "lock gpu-0"
         "ZKCOORD_LOCK_TOKEN": str(lease.token),
         "ZKCOORD_LOCK_VALID_UNTIL": f"{lease.valid_until:.3f}",
     }

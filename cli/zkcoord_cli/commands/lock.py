@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from zkcoord.settings import Settings
 
 TICK_S = 0.5
+GIVE_BACK_S = 5.0
+LOST_S = 0.2
+"""No server answers then: the node goes with the session, and nobody needs to wait for that."""
 
 
 @click.group(name="lock")
@@ -89,7 +92,7 @@ def run(
     """
     from contextlib import closing, suppress
 
-    from zkcoord.errors import AcquireTimeout, LeaseLost, ZkcoordError
+    from zkcoord.errors import AcquireTimeout, EnsembleUnavailable, LeaseLost, ZkcoordError
     from zkcoord.zk import Session
 
     if only_try and timeout is not None:
@@ -109,11 +112,15 @@ def run(
             pause = lockrun.grace_of(how, session.negotiated_timeout)
             left = wanted if end is None else max(0.0, end - time.monotonic())
             lease = lockrun.acquire(output, ask, left)
+            patience = GIVE_BACK_S
             try:
                 ending = lockrun.run(output, lease, arguments, pause, how["on_lost"])
+                if ending.reason == "lost":
+                    patience = LOST_S
             finally:
-                with suppress(LeaseLost):  # how it ended says so
-                    lease.release(timeout=5.0)
+                with suppress(LeaseLost, EnsembleUnavailable):  # how it ended says so
+                    lease.release(timeout=patience)
+                session.close(patience)
     except AcquireTimeout as error:
         output.error(str(error), f"see who waits: zkcoord {noun} show {name}")
         return LockRunCode.NOT_ACQUIRED
