@@ -121,7 +121,8 @@ def test_what_is_no_amount_is_refused_at_the_call(site: Site, mistake: str) -> N
 
 def test_all_kinds_of_bytes_can_be_values(site: Site) -> None:
     nodes = site.session.nodes
-    for value in (bytearray(b"one"), memoryview(b"one")):
+    kinds: tuple[Any, ...] = (bytearray(b"one"), memoryview(b"one"))
+    for value in kinds:
         nodes.set("/x", value)
         assert nodes.get("/x")[0] == b"one"
         nodes.transaction().set("/x", value).commit()
