@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from zkcoord.config import DigestConfig, SessionConfig
 from zkcoord.zk import Session
 from zkcoord_cli.exit_codes import ExitCode
 from zkcoord_cli.main import cli
@@ -58,6 +59,29 @@ def test_a_tree_is_cut_where_asked(session: Session, command: Any) -> None:
     assert [one["path"] for one in shown["items"]] == ["/many", "/many/0", "/many/1"]
     assert shown["cut"] is True
     assert "more than 3 nodes" in command("tree", "/many", "--limit", "3").stderr
+
+
+def test_a_tree_goes_on_where_something_is_denied(
+    zookeeper: str, session: Session, command: Any
+) -> None:
+    config = SessionConfig(digest=DigestConfig(username="owner", password="secret"), acl="private")
+    session.nodes.create("/t/z", makepath=True)
+    with Session(zookeeper, config=config) as owner:
+        owner.nodes.create("/t/a/hidden", b"123", makepath=True)
+        shown = parsed(command("tree", "/t", "--json"))
+        found = {one["path"]: one["denied"] for one in shown["items"]}
+        assert found == {"/t": False, "/t/a": True, "/t/z": False}
+        assert shown["cut"] is False
+        text = command("tree", "/t")
+        assert [line.split()[0] for line in text.stdout.splitlines()[1:]] == [
+            "/t",
+            "a",
+            "z",
+        ]
+        assert "a (denied)" in text.stdout
+        assert "1 denied" in text.stderr
+        assert command("tree", "/t/a").exit_code == ExitCode.REFUSED
+        owner.nodes.delete("/t/a/hidden")
 
 
 def test_set_and_get(session: Session, command: Any) -> None:

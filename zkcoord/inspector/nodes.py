@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterator
 
-from zkcoord.errors import NodeMissing
+import msgspec
+
+from zkcoord.errors import AccessDenied, NodeMissing
 from zkcoord.inspector.views import NodeView
 from zkcoord.zk import Session, Stat
 
@@ -29,6 +32,11 @@ def view(path: str, stat: Stat, data: bytes | None = None) -> NodeView:
     )
 
 
+def _unseen(path: str) -> NodeView:
+    nothing = Stat._make([0] * len(Stat._fields))
+    return msgspec.structs.replace(view(path, nothing), denied=True)
+
+
 def node(session: Session, path: str) -> NodeView:
     """A node with its value. Raises NodeMissing."""
     data, stat = session.nodes.get(path)
@@ -40,7 +48,8 @@ def tree(
 ) -> tuple[list[NodeView], bool]:
     """A node and what lies below it, each node before its children, without values.
 
-    Many nodes are asked at a time; those that go away meanwhile are left out.
+    Many nodes are asked at a time; those that go away meanwhile are left out. Those
+    below which nothing may be seen are there, and say so.
 
     Args:
         session: whose link is used.
@@ -54,6 +63,7 @@ def tree(
 
     Raises:
         NodeMissing: `path` is not there.
+        AccessDenied: nothing below `path` itself may be seen.
     """
     until = time.monotonic() + timeout
     top = session.nodes.exists(path, timeout=timeout)
@@ -75,22 +85,39 @@ def tree(
                 names = sorted(listing.wait())
             except NodeMissing:
                 continue
+            except AccessDenied:
+                if above == path:
+                    raise
+                found[above] = msgspec.structs.replace(found[above], denied=True)
+                continue
             room = limit - len(found) - len(asked)
             full = full or len(names) > room
             below[above] = [f"{above.rstrip('/')}/{name}" for name in names[: max(0, room)]]
             asked += [(child, level + 1) for child in below[above]]
-        for start in range(0, len(asked), IN_FLIGHT):
-            stats = [
-                (child, level, session.nodes.exists_future(child, timeout=_left(until)))
-                for child, level in asked[start : start + IN_FLIGHT]
-            ]
-            for child, level, answer in stats:
-                stat = answer.wait()
-                if stat is not None:
-                    found[child] = view(child, stat)
-                    if stat.children and level < depth:
-                        wanted.append((child, level))
+        for level, seen in _seen(session, asked, until):
+            found[seen.path] = seen
+            if seen.children and level < depth:
+                wanted.append((seen.path, level))
     return _in_order(path, found, below), full
+
+
+def _seen(
+    session: Session, asked: list[tuple[str, int]], until: float
+) -> Iterator[tuple[int, NodeView]]:
+    """Those of these nodes that are there, with their levels."""
+    for start in range(0, len(asked), IN_FLIGHT):
+        stats = [
+            (child, level, session.nodes.exists_future(child, timeout=_left(until)))
+            for child, level in asked[start : start + IN_FLIGHT]
+        ]
+        for child, level, answer in stats:
+            try:
+                stat = answer.wait()
+            except AccessDenied:
+                yield level, _unseen(child)
+                continue
+            if stat is not None:
+                yield level, view(child, stat)
 
 
 def _left(until: float) -> float:

@@ -328,6 +328,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         czxid, mzxid: transactions that created it and last changed its value.
         created, changed: the same as wall clock of the server.
         data: its value, None where it was not read.
+        denied: in a tree: what lies below it may not be seen. Where its Stat may not be seen
+            either, the numbers are 0.
     """
 
     path: str
@@ -340,3 +342,4 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     changed: float
     data: bytes | None = None
+    denied: bool = False

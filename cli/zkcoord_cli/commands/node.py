@@ -55,7 +55,8 @@ def tree(
         [
             (
                 "  " * (one.path.rstrip("/").count("/") - start)
-                + (one.path if one.path == path else one.path.rpartition("/")[2]),
+                + (one.path if one.path == path else one.path.rpartition("/")[2])
+                + (" (denied)" if one.denied else ""),
                 one.size,
                 one.version,
                 one.children,
@@ -66,6 +67,9 @@ def tree(
         ],
         right=("BYTES", "VERSION", "CHILDREN", "CHANGED"),
     )
+    denied = sum(one.denied for one in nodes)
+    if denied:
+        output.note(f"{denied} denied: no permission to read")
     if cut:
         output.note(f"more than {limit} nodes: raise --limit, or look at a part")
 
