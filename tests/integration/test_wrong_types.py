@@ -9,7 +9,24 @@ from typing import Any, ClassVar
 import pytest
 
 from zkcoord.errors import ConfigError, NameRefused
-from zkcoord.recipes import Counter, Election, FastCounter, Lease, Lock, Membership, Profile
+from zkcoord.recipes import (
+    Barrier,
+    Counter,
+    DoubleBarrier,
+    Election,
+    FastCounter,
+    Lease,
+    Lock,
+    Membership,
+    MultiLock,
+    NodeCache,
+    Pool,
+    Profile,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    TreeCache,
+)
 from zkcoord.zk import Session
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.verbs import Verb
@@ -117,6 +134,32 @@ def test_what_is_no_amount_is_refused_at_the_call(site: Site, mistake: str) -> N
     with pytest.raises(ConfigError):
         NO_NUMBERS[mistake](site.session)
     site.unharmed()
+
+
+RECIPES: list[Callable[[Any], object]] = [
+    lambda session: Barrier(session, "x"),
+    lambda session: Counter(session, "/x"),
+    lambda session: DoubleBarrier(session, "x", 2),
+    lambda session: Election(session, "x"),
+    lambda session: FastCounter(session, "/x"),
+    lambda session: Lock(session, "x"),
+    lambda session: Lock(session, "x", lock_delay=1.0),
+    lambda session: Membership(session, "/x"),
+    lambda session: MultiLock(session, ["x", "y"]),
+    lambda session: NodeCache(session, "/x"),
+    lambda session: Pool(session, "x", slots=["a"]),
+    lambda session: RLock(session, "x"),
+    lambda session: ReadWriteLock(session, "x"),
+    lambda session: Semaphore(session, "x", 2),
+    lambda session: TreeCache(session, "/x"),
+]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("wrong", [None, "server.example.org:2181", Session])
+def test_a_recipe_wants_a_session(recipe: Callable[[Any], object], wrong: object) -> None:
+    with pytest.raises(TypeError, match="must be a Session, not"):
+        recipe(wrong)
 
 
 def test_all_kinds_of_bytes_can_be_values(site: Site) -> None:

@@ -20,7 +20,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.names import check_name, check_path, join, parent
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import NODE_DELETED, Create, Delete, Exists, Sync
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout
 
@@ -53,7 +53,7 @@ class Barrier:
 
     def __init__(self, session: Session, name: str, *, root: str = "/barriers") -> None:
         self.name = check_name(name, "barrier name")
-        self.session = session
+        self.session = check_session(session)
         self._path = session.link.absolute(join(check_path(root), name))
 
     def create(self, timeout: float = _TIMEOUT_S) -> None:

@@ -15,7 +15,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
 from zkcoord.zk.names import check_path
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 
 _TIMEOUT_S = 10.0
 
@@ -61,7 +61,7 @@ class Counter:
     """
 
     def __init__(self, session: Session, path: str) -> None:
-        self.session = session
+        self.session = check_session(session)
         self.path = check_path(path)
         link = session.link
         self._register = Register(link, link.absolute(path), Random())  # noqa: S311 - jitter

@@ -20,7 +20,7 @@ from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Exists, GetChildren
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout
 
@@ -70,7 +70,7 @@ class DoubleBarrier:
         label: str = "",
     ) -> None:
         self.name = check_name(name, "barrier name")
-        self.session = session
+        self.session = check_session(session)
         self.size = size
         if not isinstance(size, int) or not 1 <= size <= SIZE_MAX:
             raise ConfigError(f"barrier {name}: size {size!r}: must be within 1 and {SIZE_MAX}")

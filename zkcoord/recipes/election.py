@@ -28,7 +28,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_data, check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
 
 __all__ = ["Election", "Leader", "Leadership", "Observer"]
@@ -59,7 +59,7 @@ class Election:
         self, session: Session, name: str, *, root: str = "/elections", label: str = ""
     ) -> None:
         self.name = check_name(name, "election name")
-        self.session = session
+        self.session = check_session(session)
         self._root = check_path(root)
         self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(root, name))

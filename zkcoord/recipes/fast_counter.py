@@ -25,7 +25,7 @@ from zkcoord.zk.clock import now
 from zkcoord.zk.names import check_path, join, parent
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Create, GetChildren, GetData, Sync
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 
 STRIPES_MAX = 256
@@ -59,7 +59,7 @@ class FastCounter:
     """
 
     def __init__(self, session: Session, path: str, *, stripes: int = 16) -> None:
-        self.session = session
+        self.session = check_session(session)
         self.path = check_path(path)
         if not isinstance(stripes, int) or not 1 <= stripes <= STRIPES_MAX:
             raise ConfigError(f"counter {path}: stripes {stripes!r}: within 1 and {STRIPES_MAX}")

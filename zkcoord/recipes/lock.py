@@ -21,7 +21,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
 
 LayoutName = Literal["zkcoord", "kazoo", "curator"]
@@ -78,7 +78,7 @@ class Lock:
         local_handoffs: int = 0,
     ) -> None:
         self.name = check_name(name, "lock name")
-        self.session = session
+        self.session = check_session(session)
         self._what = f"lock {name}"
         self._layout = _layout(layout)
         self._lock_delay = check_delay(lock_delay)

@@ -16,7 +16,7 @@ from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_data, check_name, check_path, join
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
 
 __all__ = [
@@ -46,7 +46,7 @@ class Membership:
     """
 
     def __init__(self, session: Session, path: str) -> None:
-        self.session = session
+        self.session = check_session(session)
         self.path = check_path(path)
 
     def join(

@@ -17,7 +17,7 @@ from zkcoord.zk.errands import discard_all
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.transaction import Transaction
 from zkcoord.zk.verbs import check_timeout
 
@@ -112,7 +112,7 @@ class MultiLock:
         folders = {_folder(root, name): name for name in names}
         if not 1 <= len(folders) <= NAMES_MAX:
             raise ConfigError(f"names: {len(folders)} locks at once, 1 to {NAMES_MAX} are possible")
-        self.session = session
+        self.session = check_session(session)
         self.names = tuple(sorted(folders.values()))
         self._folders = [session.link.absolute(folder) for folder in sorted(folders)]
         self._label = check_label(label) or session.name

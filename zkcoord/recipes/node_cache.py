@@ -13,7 +13,7 @@ from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_path
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Stat
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
 
 READY_S = 10.0
@@ -90,7 +90,7 @@ class NodeCache:
         on_change: Callable[[NodeDiff], object] | None = None,
     ) -> None:
         self.path = check_path(path)
-        self._link = session.link
+        self._link = check_session(session).link
         self._link.check_open()
         self._telling = Telling(self._link.dispatcher, on_change)
         self._ready = Readiness(self._link, f"cache of {path}")

@@ -29,7 +29,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Exists
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout
 
@@ -114,7 +114,7 @@ class Pool:
         label: str = "",
     ) -> None:
         self.name = check_name(name, "pool name")
-        self.session = session
+        self.session = check_session(session)
         self._slots = None if slots is None else _names(slots)
         self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))

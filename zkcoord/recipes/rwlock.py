@@ -43,7 +43,7 @@ from zkcoord.zk.link import Link, log
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import GetData, SetData
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout
 
@@ -107,7 +107,7 @@ class ReadWriteLock:
         depth_max: int = DEPTH_MAX,
     ) -> None:
         self.name = check_name(name, "lock name")
-        self.session = session
+        self.session = check_session(session)
         self._what = f"lock {name}"
         self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))

@@ -21,7 +21,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Delete, Stat
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
 
 _TIMEOUT_S = 10.0
@@ -115,7 +115,7 @@ class Semaphore:
         label: str = "",
     ) -> None:
         self.name = check_name(name, "semaphore name")
-        self.session = session
+        self.session = check_session(session)
         self._permits = None if permits is None else _count(permits, "permits")
         self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))

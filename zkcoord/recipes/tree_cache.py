@@ -12,7 +12,7 @@ from zkcoord.recipes.tree_reading import Scope, TreeReading
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.names import check_path
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 
 _NODES_MAX = 10_000
 _BYTES_MAX = 64 << 20
@@ -75,7 +75,7 @@ class TreeCache:
             raise ConfigError(
                 f"cache of {path}: depth must be 0 or more, nodes_max and bytes_max 1 or more"
             )
-        self._link = session.link
+        self._link = check_session(session).link
         self._link.check_open()
         self._telling = Telling(self._link.dispatcher, on_change)
         self._ready = Readiness(self._link, f"cache of {path}")

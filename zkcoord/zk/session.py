@@ -242,3 +242,16 @@ class Session:
             f"{self.link.why_down}",
             hint="check that it runs and can be reached",
         )
+
+
+def check_session(session: Session) -> Session:
+    """A session, given back.
+
+    Raises:
+        TypeError: it is something else, such as the address of a server.
+    """
+    given: object = session
+    if not isinstance(given, Session):
+        kind = "None" if given is None else type(given).__name__
+        raise TypeError(f"session: must be a Session, not {kind}: Session(hosts) makes one")
+    return given
