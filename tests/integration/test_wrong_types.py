@@ -26,6 +26,11 @@ from zkcoord.recipes import (
     RLock,
     Semaphore,
     TreeCache,
+    break_lock,
+    broken_locks,
+    contenders,
+    observe,
+    revoke,
 )
 from zkcoord.zk import Session
 from zkcoord.zk.promise import Promise
@@ -152,6 +157,11 @@ RECIPES: list[Callable[[Any], object]] = [
     lambda session: ReadWriteLock(session, "x"),
     lambda session: Semaphore(session, "x", 2),
     lambda session: TreeCache(session, "/x"),
+    lambda session: contenders(session, "x"),
+    lambda session: revoke(session, "x", "reason"),
+    lambda session: break_lock(session, "x", token=1, reason="reason"),
+    broken_locks,
+    lambda session: observe(session, print),
 ]
 
 

@@ -32,7 +32,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import SEQUENTIAL, Create, Delete, GetChildren, Multi
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout
 
@@ -118,7 +118,7 @@ def break_lock_future(
     timeout: float = 10.0,
 ) -> Promise[BrokenLock]:
     """The same, to be awaited."""
-    link = session.link
+    link = check_session(session).link
     folder = link.absolute(join(check_path(root), check_name(name, "lock name")))
     record = BrokenLock(
         name, root, token, None, 0, check_reason(reason), by or this_process(session.name), 0.0
@@ -215,7 +215,7 @@ def broken_locks_future(
     session: Session, *, limit: int = 100, timeout: float = 10.0
 ) -> Promise[list[BrokenLock]]:
     """The same, to be awaited."""
-    folder = session.link.absolute(AUDIT_FOLDER)
+    folder = check_session(session).link.absolute(AUDIT_FOLDER)
 
     def pick(names: list[str]) -> list[str]:
         return latest_records(names)[: max(0, limit)]

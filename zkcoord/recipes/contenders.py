@@ -17,7 +17,7 @@ from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import GetChildren, GetData, Stat
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout, late
 
@@ -164,7 +164,7 @@ def contenders_future(
     session: Session, name: str, *, root: str = "/locks", limit: int = 1000, timeout: float = 10.0
 ) -> Promise[list[Standing]]:
     """The same, to be awaited."""
-    link = session.link
+    link = check_session(session).link
     folder = link.absolute(join(check_path(root), check_name(name)))
 
     def pick(names: list[str]) -> list[str]:

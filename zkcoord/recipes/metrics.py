@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from zkcoord.recipes.per_link import PerLink
 from zkcoord.zk.link import Link
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 
 Kind = Literal["granted", "refused", "released", "lost"]
 
@@ -81,7 +81,7 @@ def observe(session: Session, fn: Observe) -> Callable[[], None]:
     Returns:
         A function that ends it.
     """
-    observers = _observers.of(session.link)
+    observers = _observers.of(check_session(session).link)
     observers.add(fn)
     return lambda: observers.remove(fn)
 

@@ -45,7 +45,7 @@ from zkcoord.zk.requests import (
     SetData,
     WatchEvent,
 )
-from zkcoord.zk.session import Session
+from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout
 
@@ -171,12 +171,13 @@ def revoke_future(
     timeout: float = 10.0,
 ) -> Promise[list[Standing]]:
     """The same, to be awaited."""
-    folder = session.link.absolute(join(check_path(root), check_name(name, "lock name")))
+    link = check_session(session).link
+    folder = link.absolute(join(check_path(root), check_name(name, "lock name")))
     asked = Revocation(
         check_reason(reason), by or this_process(session.name), round(time.time(), 3)
     )
     course = _revoking(folder, name, asked)
-    return Steps(session.link, course, f"revoke {name}", check_timeout(timeout)).begin()
+    return Steps(link, course, f"revoke {name}", check_timeout(timeout)).begin()
 
 
 def holders_of(folder: str) -> Course[list[tuple[Standing, str, bytes, int]]]:
