@@ -101,6 +101,7 @@ class SlotAcquisition(Waiting[SlotLease]):
         self._turn: _Turn | None = None
         self._looking = False
         self._watching = False
+        self._stale = False
         self._listing: CoordinationError | None = None
         self._taken: list[str] = []
         self._claiming = False
@@ -109,9 +110,10 @@ class SlotAcquisition(Waiting[SlotLease]):
 
     def _enter(self, epoch: Epoch) -> None:
         del epoch  # the turn finds the same one
+        self._looking = True  # before the turn may come, on the loop: one look at a time
         if not self._trying:
             self._queue_up()
-        self._look()  # in the same flight: it may be our turn already
+        self._ask(watch=False)  # in the same flight: it may be our turn already
 
     def _queue_up(self) -> None:
         line = Line(self._folder, self._name, describe(self._label))
@@ -149,6 +151,9 @@ class SlotAcquisition(Waiting[SlotLease]):
         if not watch:
             self._unwatch()
         self._looking, self._watching = True, watch
+        self._ask(watch=watch)
+
+    def _ask(self, *, watch: bool) -> None:
         listing = GetChildren(self._slots_folder, watch=watch)
         reading = GetData(self._folder, watch=watch)
         if watch:
@@ -165,8 +170,12 @@ class SlotAcquisition(Waiting[SlotLease]):
 
     def _read(self, result: Any, error: CoordinationError | None) -> None:
         self._looking = False
+        stale, self._stale = self._stale, False
         if not self.wanted():
             self._unwatch()
+            return
+        if stale:
+            self._look()
             return
         self._heads = [join(self._slots_folder, one) for one in self._taken[:1]]
         peeking = self._asking is None
@@ -220,7 +229,9 @@ class SlotAcquisition(Waiting[SlotLease]):
             self._refuse()
 
     def _fired(self, _event: WatchEvent | None) -> None:
-        if self._watching:
+        if self._looking:
+            self._stale = True  # what is read now may be older than the change
+        elif self._watching:
             self._look()
 
     def _unwatch(self) -> None:
