@@ -79,38 +79,57 @@ def watch_option(function: F) -> F:
     )(function)
 
 
-def watching(
+def present(
     output: Output,
+    schema: str,
     look: Callable[[], T],
-    show: Callable[[T], None],
-    as_json: Callable[[T], tuple[str, dict[str, Any]]] | None,
-    gist: Callable[[T], object],
+    show: Callable[[Output, T], None],
+    gist: Callable[[Any], object],
+    *,
+    watch: bool,
+    as_json: bool,
 ) -> None:
-    """Look until interrupted.
+    """Show what a command looks at: once, or with `watch` until interrupted; also as JSON.
 
-    On a terminal the screen is drawn anew each time. Elsewhere, and as JSON, something is printed
-    only when the gist changed: ages alone are no change.
+    Watching on a terminal the screen is drawn anew each time. Elsewhere, and as JSON, something is
+    printed only when the gist changed: ages alone are no change.
 
     Args:
         output: where to.
+        schema: name of the JSON object. A list becomes its ``items``.
         look: reads it.
         show: prints it for people.
-        as_json: its schema and object; None prints for people.
-        gist: what of it counts as a change.
+        gist: what of it, or of each of a list, counts as a change.
+        watch: look again every second.
+        as_json: print the object.
     """
+    if not watch:
+        seen = look()
+        if as_json:
+            output.json(schema, _document(seen))
+        else:
+            show(output, seen)
+        return
     last: object = object()
-    screen = as_json is None and sys.stdout.isatty()
+    screen = not as_json and sys.stdout.isatty()
     while True:
         seen = look()
-        now = gist(seen)
+        now = list(map(gist, seen)) if isinstance(seen, list) else gist(seen)
         if screen:
             click.clear()
-            show(seen)
+            show(output, seen)
         elif now != last:
-            if as_json is None:
-                show(seen)
+            if as_json:
+                output.json_line(schema, _document(seen))
             else:
-                output.json_line(*as_json(seen))
+                show(output, seen)
             sys.stdout.flush()
         last = now
         time.sleep(EVERY_S)
+
+
+def _document(seen: object) -> dict[str, Any]:
+    import msgspec
+
+    found = msgspec.to_builtins(seen)
+    return {"items": found} if isinstance(seen, list) else found

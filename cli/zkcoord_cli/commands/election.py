@@ -11,7 +11,7 @@ from zkcoord_cli.exit_codes import ExitCode
 from zkcoord_cli.formats import duration, json_data, moment, text_of
 from zkcoord_cli.options import SECONDS, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
-from zkcoord_cli.watching import for_option, told, watch_option, watching
+from zkcoord_cli.watching import for_option, present, told, watch_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,19 +44,8 @@ def list_(output: Output, inspector: Inspector, watch: bool, as_json: bool) -> N
     zkcoord election list
     zkcoord election list --json
     """
-    import msgspec
-
-    def document(views: list[ElectionView]) -> tuple[str, dict[str, Any]]:
-        return schema_name("election", "list"), {"items": msgspec.to_builtins(views)}
-
-    if watch:
-        watching(output, inspector.elections, lambda views: _list(output, views),
-                 document if as_json else None,
-                 lambda views: [_gist(view) for view in views])  # fmt: skip
-    elif as_json:
-        output.json(*document(inspector.elections()))
-    else:
-        _list(output, inspector.elections())
+    schema = schema_name("election", "list")
+    present(output, schema, inspector.elections, _list, _gist, watch=watch, as_json=as_json)
 
 
 def _list(output: Output, views: list[ElectionView]) -> None:
@@ -90,21 +79,12 @@ def show(output: Output, inspector: Inspector, name: str, watch: bool, as_json: 
     zkcoord election show queue/mail      the schedulers of queue mail
     zkcoord election show nightly --json
     """
-    import msgspec
 
     def look() -> ElectionView:
         return inspector.election(name)
 
-    def document(view: ElectionView) -> tuple[str, dict[str, Any]]:
-        return schema_name("election", "show"), msgspec.to_builtins(view)
-
-    if watch:
-        watching(output, look, lambda view: _show(output, view), document if as_json else None,
-                 _gist)  # fmt: skip
-    elif as_json:
-        output.json(*document(look()))
-    else:
-        _show(output, look())
+    schema = schema_name("election", "show")
+    present(output, schema, look, _show, _gist, watch=watch, as_json=as_json)
 
 
 def _gist(view: ElectionView) -> object:

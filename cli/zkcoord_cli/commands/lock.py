@@ -12,7 +12,7 @@ from zkcoord_cli.exit_codes import ExitCode, LockRunCode, code_of
 from zkcoord_cli.formats import duration
 from zkcoord_cli.options import SECONDS, connected, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
-from zkcoord_cli.watching import watch_option, watching
+from zkcoord_cli.watching import present, watch_option
 
 if TYPE_CHECKING:
     from zkcoord.inspector import ContenderView, Inspector, LockView
@@ -146,21 +146,12 @@ def list_(output: Output, inspector: Inspector, held: bool, watch: bool, as_json
     zkcoord lock list --held
     zkcoord lock list --watch
     """
-    import msgspec
 
     def look() -> list[LockView]:
         return [view for view in inspector.locks() if view.holder is not None or not held]
 
-    def document(views: list[LockView]) -> tuple[str, dict[str, Any]]:
-        return schema_name("lock", "list"), {"items": msgspec.to_builtins(views)}
-
-    if watch:
-        watching(output, look, lambda views: _list(output, views), document if as_json else None,
-                 lambda views: [_gist(view) for view in views])  # fmt: skip
-    elif as_json:
-        output.json(*document(look()))
-    else:
-        _list(output, look())
+    schema = schema_name("lock", "list")
+    present(output, schema, look, _list, _gist, watch=watch, as_json=as_json)
 
 
 def _list(output: Output, views: list[LockView]) -> None:
@@ -201,21 +192,12 @@ def show(output: Output, inspector: Inspector, name: str, watch: bool, as_json: 
     zkcoord lock show gpu-0
     zkcoord lock show gpu-0 --watch --json
     """
-    import msgspec
 
     def look() -> LockView:
         return inspector.lock(name)
 
-    def document(view: LockView) -> tuple[str, dict[str, Any]]:
-        return schema_name("lock", "show"), msgspec.to_builtins(view)
-
-    if watch:
-        watching(output, look, lambda view: _show(output, view), document if as_json else None,
-                 _gist)  # fmt: skip
-    elif as_json:
-        output.json(*document(look()))
-    else:
-        _show(output, look())
+    schema = schema_name("lock", "show")
+    present(output, schema, look, _show, _gist, watch=watch, as_json=as_json)
 
 
 def _gist(view: LockView) -> object:

@@ -9,7 +9,7 @@ import click
 from zkcoord_cli.formats import duration
 from zkcoord_cli.options import inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
-from zkcoord_cli.watching import watch_option, watching
+from zkcoord_cli.watching import present, watch_option
 
 if TYPE_CHECKING:
     from zkcoord.inspector import Inspector, PoolView, SlotView
@@ -32,19 +32,8 @@ def list_(output: Output, inspector: Inspector, watch: bool, as_json: bool) -> N
     zkcoord pool list
     zkcoord pool list --watch --json
     """
-    import msgspec
-
-    def document(views: list[PoolView]) -> tuple[str, dict[str, Any]]:
-        return schema_name("pool", "list"), {"items": msgspec.to_builtins(views)}
-
-    if watch:
-        watching(output, inspector.pools, lambda views: _list(output, views),
-                 document if as_json else None,
-                 lambda views: [_gist(view) for view in views])  # fmt: skip
-    elif as_json:
-        output.json(*document(inspector.pools()))
-    else:
-        _list(output, inspector.pools())
+    schema = schema_name("pool", "list")
+    present(output, schema, inspector.pools, _list, _gist, watch=watch, as_json=as_json)
 
 
 def _list(output: Output, views: list[PoolView]) -> None:
@@ -81,21 +70,12 @@ def show(output: Output, inspector: Inspector, name: str, watch: bool, as_json: 
     zkcoord pool show gpus
     zkcoord pool show gpus --watch --json
     """
-    import msgspec
 
     def look() -> PoolView:
         return inspector.pool(name)
 
-    def document(view: PoolView) -> tuple[str, dict[str, Any]]:
-        return schema_name("pool", "show"), msgspec.to_builtins(view)
-
-    if watch:
-        watching(output, look, lambda view: _show(output, view), document if as_json else None,
-                 _gist)  # fmt: skip
-    elif as_json:
-        output.json(*document(look()))
-    else:
-        _show(output, look())
+    schema = schema_name("pool", "show")
+    present(output, schema, look, _show, _gist, watch=watch, as_json=as_json)
 
 
 def _gist(view: PoolView) -> object:

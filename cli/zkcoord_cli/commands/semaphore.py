@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from zkcoord_cli.formats import duration
 from zkcoord_cli.options import inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
-from zkcoord_cli.watching import watch_option, watching
+from zkcoord_cli.watching import present, watch_option
 
 if TYPE_CHECKING:
     from zkcoord.inspector import Inspector, SemaphoreView
@@ -32,19 +32,8 @@ def list_(output: Output, inspector: Inspector, watch: bool, as_json: bool) -> N
     zkcoord semaphore list
     zkcoord semaphore list --watch --json
     """
-    import msgspec
-
-    def document(views: list[SemaphoreView]) -> tuple[str, dict[str, Any]]:
-        return schema_name("semaphore", "list"), {"items": msgspec.to_builtins(views)}
-
-    if watch:
-        watching(output, inspector.semaphores, lambda views: _list(output, views),
-                 document if as_json else None,
-                 lambda views: [_gist(view) for view in views])  # fmt: skip
-    elif as_json:
-        output.json(*document(inspector.semaphores()))
-    else:
-        _list(output, inspector.semaphores())
+    schema = schema_name("semaphore", "list")
+    present(output, schema, inspector.semaphores, _list, _gist, watch=watch, as_json=as_json)
 
 
 def _list(output: Output, views: list[SemaphoreView]) -> None:
@@ -75,21 +64,12 @@ def show(output: Output, inspector: Inspector, name: str, watch: bool, as_json: 
     zkcoord semaphore show gpus
     zkcoord semaphore show gpus --watch --json
     """
-    import msgspec
 
     def look() -> SemaphoreView:
         return inspector.semaphore(name)
 
-    def document(view: SemaphoreView) -> tuple[str, dict[str, Any]]:
-        return schema_name("semaphore", "show"), msgspec.to_builtins(view)
-
-    if watch:
-        watching(output, look, lambda view: _show(output, view), document if as_json else None,
-                 _gist)  # fmt: skip
-    elif as_json:
-        output.json(*document(look()))
-    else:
-        _show(output, look())
+    schema = schema_name("semaphore", "show")
+    present(output, schema, look, _show, _gist, watch=watch, as_json=as_json)
 
 
 def _gist(view: SemaphoreView) -> object:
