@@ -279,8 +279,14 @@ def test_what_has_not_changed_is_not_told_again(
     monkeypatch.setattr(watching_module, "EVERY_S", 0.0)
     ages = iter([("free", 1), ("free", 2), ("held", 1), ("held", 2), ("held", 3), ("free", 1)])
     with pytest.raises(StopIteration):
-        watching_module.watching(
-            Output(), lambda: next(ages), print, None, gist=lambda seen: seen[0]
+        watching_module.present(
+            Output(),
+            "zkcoord.test/1",
+            lambda: next(ages),
+            lambda _, seen: print(seen),
+            lambda seen: seen[0],
+            watch=True,
+            as_json=False,
         )
     told = capsys.readouterr().out.splitlines()
     assert told == ["('free', 1)", "('held', 1)", "('free', 1)"]
