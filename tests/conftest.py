@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from zkcoord.local import Stack
+from zkcoord.zk import Session
 
 _numbers = itertools.count(1)
 
@@ -38,6 +39,20 @@ def zookeeper(stack: Stack) -> str:
         client.stop()
         client.close()
     return stack.zookeeper + chroot
+
+
+@pytest.fixture
+def session(zookeeper: str) -> Iterator[Session]:
+    """A session below the test's chroot, called ``one``."""
+    with Session(zookeeper, timeout=10, name="one") as session:
+        yield session
+
+
+@pytest.fixture
+def other(zookeeper: str) -> Iterator[Session]:
+    """Another one, called ``two``."""
+    with Session(zookeeper, timeout=10, name="two") as session:
+        yield session
 
 
 @pytest.fixture

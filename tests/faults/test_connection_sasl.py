@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from frame_relay import Frame, FrameRelay
 from special_stack import SpecialStack, with_users
 
+from tests.waiting import until
 from zkcoord import (
     DigestConfig,
     IdentityRefused,
@@ -19,22 +20,12 @@ from zkcoord import (
     SessionClosed,
     SessionConfig,
 )
-from zkcoord.zk.clock import now
 
 AGENT = SaslConfig(mechanism="DIGEST-MD5", username="agent", password="agents word")
 CONFIG = SessionConfig(timeout_s=4, sasl=AGENT)
 _AUTH = -4
 _AUTH_FAILED = -115
 _SASL_OPCODE = 102
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 @pytest.fixture(scope="module")

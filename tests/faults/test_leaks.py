@@ -11,15 +11,16 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import waiting
 from zkcoord.errors import AcquireTimeout, NodeMissing
 from zkcoord.recipes import Lock, MultiLock, ReadWriteLock, Semaphore
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 from zkcoord.zk.promise import Promise
 
 LOOPS = int(os.environ.get("ZKCOORD_LEAK_LOOPS", "3000"))
@@ -30,13 +31,7 @@ TIMERS_MAX = 1200  # those that are cancelled are thrown out a thousand at a tim
 Acquire = Callable[[float | None], Promise[Any]]
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=20.0)
 
 
 def four_letters(zookeeper: str, word: bytes) -> str:

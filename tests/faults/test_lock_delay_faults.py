@@ -1,23 +1,12 @@
 """The lock delay while links drop."""
 
-import threading
-from collections.abc import Callable
-
 import pytest
 
+from tests.waiting import until
 from zkcoord.errors import NodeMissing
 from zkcoord.local import Proxy
 from zkcoord.recipes import Lock
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def nodes(session: Session) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 from frame_relay import FrameRelay
 from kazoo.client import KazooClient
 
+from tests.waiting import until
 from zkcoord.errors import AcquireTimeout, LeaseLost, NodeMissing, SessionLost
 from zkcoord.local import Proxy, Stack
 from zkcoord.recipes import Election, Lock, Membership
@@ -21,15 +22,6 @@ from zkcoord.zk.clock import now
 
 PROGRAM = Path(__file__).parent / "programs" / "hold_lock.py"
 CREATE, EXISTS, CHILDREN = 15, 3, 8
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def queue(session: Session, folder: str = "/locks/gpu") -> list[str]:

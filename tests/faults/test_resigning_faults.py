@@ -3,24 +3,19 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from frame_relay import Frame, FrameRelay
 
+from tests import waiting
 from zkcoord.errors import LeaseLost
 from zkcoord.local import Proxy
 from zkcoord.recipes import Election, Leadership, Revocation
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 from zkcoord.zk.requests import Multi, SetData
 
-
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=30.0)
 
 
 def losing(relay: FrameRelay, opcode: int, *, reply: bool, then: Callable[[], object]) -> list[int]:

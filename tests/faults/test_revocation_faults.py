@@ -1,26 +1,15 @@
 """Revoking and breaking while links drop."""
 
-import threading
-from collections.abc import Callable
-
 import pytest
 from frame_relay import FrameRelay
 
+from tests.waiting import until
 from zkcoord.recipes import Lock, broken_locks
 from zkcoord.recipes.breaking import break_lock
 from zkcoord.recipes.revocation import revoke
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 
 MULTI, SET_DATA = 14, 5
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 @pytest.mark.parametrize("reply_only", [True, False])

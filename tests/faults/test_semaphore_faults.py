@@ -1,13 +1,13 @@
 """Semaphores and pools while networks and sessions fail. Servers are real; nothing is mocked."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from frame_relay import Frame, FrameRelay
 from kazoo.client import KazooClient
 
+from tests.waiting import until
 from zkcoord.errors import AcquireTimeout, LeaseLost, NodeMissing, SessionLost
 from zkcoord.local import Proxy, Stack
 from zkcoord.recipes import Pool, Semaphore
@@ -17,15 +17,6 @@ from zkcoord.zk.clock import now
 FOLDER = "/semaphores/jobs"
 TAKEN = "/pools/gpus/slots"
 EXISTS, GET, CREATE, MULTI = 3, 4, 15, 14
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def nodes(session: Session, folder: str = FOLDER) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from special_stack import SpecialStack, with_observer
 
+from tests import waiting
 from tests.integration.recipe_uses import WRITING
 from zkcoord import (
     AcquireTimeout,
@@ -22,17 +23,9 @@ from zkcoord import (
 )
 from zkcoord.local.ports import HOST
 from zkcoord.zk import hosts
-from zkcoord.zk.clock import now
 from zkcoord.zk.hosts import Servers
 
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=20.0)
 
 
 @pytest.fixture
@@ -206,7 +199,7 @@ def test_a_server_without_a_quorum_is_read_only_when_asked_for(trio: SpecialStac
             assert late.read_only
             assert late.id == 0
         right.start()
-        until(lambda: states[-1] == "connected", 30)
+        until(lambda: states[-1] == "connected", seconds=30)
         assert not session.read_only
         assert session.nodes.set("/a", b"2").version == 1
         Lock(session, "l").acquire(10).release(5)

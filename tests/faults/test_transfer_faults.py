@@ -1,28 +1,19 @@
 """Handing leadership over when answers are lost."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from frame_relay import Frame, FrameRelay
 
+from tests.waiting import until
 from zkcoord.errors import CandidateMissing, EnsembleUnavailable, LeaseLost
 from zkcoord.local import Proxy
 from zkcoord.recipes import Election
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 
 FOLDER = "/elections/boss"
 MULTI = 14
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 @pytest.fixture

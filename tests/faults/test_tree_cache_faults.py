@@ -3,26 +3,21 @@
 import random
 import threading
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from frame_relay import FrameRelay
 
+from tests import waiting
 from zkcoord.errors import NodeMissing
 from zkcoord.recipes import TreeCache
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 
 EXISTS, GET_DATA, GET_CHILDREN, ADD_WATCH = 3, 4, 8, 106
 
 
-def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=15.0)
 
 
 @pytest.fixture

@@ -6,18 +6,18 @@ is still permitted is used, nothing is asked without end, and nothing stays behi
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from frame_relay import Frame, FrameRelay
 
+from tests import waiting
 from zkcoord.errors import AccessDenied
 from zkcoord.recipes import Lock, Membership, MultiLock, Semaphore
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 from zkcoord.zk.promise import Promise
 
 CREATES = {14, 15}
@@ -40,13 +40,7 @@ ASKING: dict[str, tuple[str, Ask]] = {
 }
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=20.0)
 
 
 class Place:

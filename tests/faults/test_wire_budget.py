@@ -10,15 +10,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from frame_relay import Frame, FrameRelay
 
+from tests import waiting
 from zkcoord.errors import AcquireTimeout
 from zkcoord.recipes import Lease, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 from zkcoord.zk.promise import Promise
 
 DELETE, EXISTS, GET, SET, CHILDREN, MULTI, CREATE, UNWATCH = 2, 3, 4, 5, 8, 14, 15, 18
@@ -28,13 +29,7 @@ EVENT_XID = -1
 Ask = Callable[[Session, str], Callable[[float | None], Promise[Any]]]
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=20.0)
 
 
 class Meter:
@@ -220,11 +215,14 @@ def blip(meter: Meter, waiters: int) -> tuple[int, int]:
     acquire = lock(meter.session, meter.root)
     held = acquire(10).wait()
     futures = [acquire(120) for _ in range(waiters)]
-    until(lambda: len(meter.session.link.watches) == waiters, 60)
+    until(lambda: len(meter.session.link.watches) == waiters, seconds=60)
     meter.reset()
     session = meter.session.id
     meter.relay.cut()
-    until(lambda: len(meter.asked()) >= waiters and len(meter.session.link.watches) == waiters, 60)
+    until(
+        lambda: len(meter.asked()) >= waiters and len(meter.session.link.watches) == waiters,
+        seconds=60,
+    )
     assert meter.asked() == [EXISTS] * waiters
     assert meter.session.id == session
     of_blip = meter.carried()

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-
 from zkcoord.errors import (
     NodeMissing,
 )
 from zkcoord.recipes import Semaphore
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 
 FOLDER = "/semaphores/jobs"
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def jobs(session: Session, permits: int | None = 2) -> Semaphore:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from special_stack import SpecialStack, with_users
 
+from tests.waiting import until
 from zkcoord import (
     AccessDenied,
     AclEntry,
@@ -31,7 +31,6 @@ from zkcoord import (
 )
 from zkcoord.kafka import Admin
 from zkcoord.queue.administration import QueueDescription, create_queue
-from zkcoord.zk.clock import now
 
 MINE = DigestConfig(username="mine", password="my secret")
 MY_ID = digest_id("mine", "my secret")
@@ -39,15 +38,6 @@ PRIVATE = SessionConfig(timeout_s=4, digest=MINE, acl="private")
 ME_ALONE = (AclEntry(scheme="digest", id=MY_ID),)
 
 Use = Callable[[Session], object]
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def lock(session: Session) -> object:

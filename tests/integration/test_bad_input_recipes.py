@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests import waiting
 from tests.integration.recipe_uses import READING, USES, WRITING
 from tests.special_stack import SpecialStack, with_users
 from zkcoord.config import SessionConfig
@@ -39,20 +40,13 @@ from zkcoord.recipes import (
     contenders,
 )
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 from zkcoord.zk.promise import Promise
 
 Tree = dict[str, tuple[bytes, int]]
 BIG = "x" * 1_000_000
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=20.0)
 
 
 PATHS = {"Counter", "FastCounter", "NodeCache", "TreeCache", "count", "fast count"}

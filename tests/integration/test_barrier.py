@@ -1,36 +1,13 @@
 """Barriers, on a real server."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import until
 from zkcoord.errors import ConfigError, NameRefused, NodeForeign, SessionClosed, WaitTimeout
 from zkcoord.recipes import Barrier
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def test_all_wait_until_it_is_lifted(session: Session, other: Session) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,18 +10,6 @@ from zkcoord.core import counting
 from zkcoord.errors import ConfigError, NameRefused, NodeForeign, SessionClosed, VersionConflict
 from zkcoord.recipes import Count, Counter, FastCounter
 from zkcoord.zk import Session
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def test_it_counts_from_zero_and_tells_the_count(session: Session, other: Session) -> None:

@@ -3,12 +3,12 @@
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kazoo.client import KazooClient
 
+from tests.waiting import until
 from zkcoord.errors import (
     ConfigError,
     LeaseLost,
@@ -19,30 +19,8 @@ from zkcoord.errors import (
 )
 from zkcoord.recipes import DoubleBarrier
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 
 FOLDER = "/double-barriers/b"
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def expire(session: Session, zookeeper: str) -> None:

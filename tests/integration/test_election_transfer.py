@@ -1,41 +1,19 @@
 """Handing leadership to a named candidate, on a real server: never two leaders, terms rise."""
 
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.waiting import until
 from zkcoord.errors import CandidateMissing, ConfigError, LeaseLost
 from zkcoord.recipes import Election, Leader, Leadership
 from zkcoord.zk import Session
 from zkcoord.zk.call import Call
-from zkcoord.zk.clock import now
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Multi
 
 FOLDER = "/elections/boss"
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def waiting(session: Session) -> int:

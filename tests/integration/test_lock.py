@@ -1,10 +1,10 @@
 """The fair lock, on a real server. Faults are in tests/faults/test_lock_faults.py."""
 
 import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import until
 from zkcoord.config import SessionConfig
 from zkcoord.errors import (
     AcquireTimeout,
@@ -19,27 +19,6 @@ from zkcoord.errors import (
 from zkcoord.recipes import Lease, Lock, contenders
 from zkcoord.zk import Session
 from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def waiting(session: Session, name: str = "gpu") -> int:

@@ -1,34 +1,12 @@
 """Holding the next one back after an unclean end, on a real server."""
 
-import threading
-from collections.abc import Callable, Iterator
-
 import pytest
 
+from tests.waiting import until
 from zkcoord.errors import AcquireTimeout, ConfigError, LeaseLost, NodeMissing
 from zkcoord.recipes import Lock, RLock, break_lock, contenders
 from zkcoord.zk import Session
 from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def nodes(session: Session) -> list[str]:

@@ -3,9 +3,11 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
+from tests import waiting
 from tests.curator.driver import DriverMissing
 from tests.faults.frame_relay import Frame, FrameRelay
 from tests.integration.rivals import PATH, ROOT, Curator, Kazoo, Rival
@@ -14,17 +16,9 @@ from zkcoord.errors import AcquireTimeout, ConfigError, LeaseLost
 from zkcoord.recipes import Lock, contenders
 from zkcoord.zk import Session
 from zkcoord.zk.call import Call
-from zkcoord.zk.clock import now
 from zkcoord.zk.requests import Create, CreateContainer
 
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=20.0)
 
 
 @pytest.fixture(params=[Kazoo, Curator])

@@ -1,34 +1,13 @@
 """Waiters that ask where they stand, on a real server."""
 
 import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import until
 from zkcoord.recipes import Election, Lock, Position, contenders
 from zkcoord.recipes.position import _surveys
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def requests(session: Session) -> list[str]:

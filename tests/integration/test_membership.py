@@ -1,38 +1,15 @@
 """Groups, on a real server."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
 
+from tests.waiting import until
 from zkcoord.errors import ConfigError, LeaseLost, NameRefused, NodeExists, SessionClosed
 from zkcoord.recipes import Joined, Left, Member, Membership, Updated
 from zkcoord.recipes.member_watch import Diff
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def expire(session: Session, zookeeper: str) -> None:

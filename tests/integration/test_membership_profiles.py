@@ -1,39 +1,16 @@
 """Members with capabilities and load, on a real server."""
 
-import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
+from tests.waiting import until
 from zkcoord.errors import ConfigError, LeaseLost
 from zkcoord.recipes import Joined, Left, Member, Membership, Profile, Updated
 from zkcoord.recipes.member_watch import Diff
 from zkcoord.recipes.profiles import read_profile
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def test_capabilities_are_seen_by_others(session: Session, other: Session) -> None:

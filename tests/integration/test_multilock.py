@@ -3,10 +3,11 @@
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
+from tests import waiting
 from zkcoord.config import SessionConfig
 from zkcoord.errors import (
     AcquireTimeout,
@@ -27,25 +28,7 @@ from zkcoord.zk.clock import now
 NAMES = ("a", "b", "c")
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
+until = partial(waiting.until, seconds=20.0)
 
 
 def queue(session: Session, name: str, root: str = "/locks") -> list[str]:

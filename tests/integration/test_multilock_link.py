@@ -1,33 +1,19 @@
 """Several locks at once while the link drops at every point. The server is real."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
-import pytest
-
+from tests import waiting
 from tests.faults.frame_relay import Frame, FrameRelay
 from zkcoord.errors import NodeMissing
 from zkcoord.recipes import MultiLock
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 from zkcoord.zk.requests import Multi
 
 NAMES = ("a", "b", "c")
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
+until = partial(waiting.until, seconds=20.0)
 
 
 def queue(session: Session, name: str, root: str = "/locks") -> list[str]:

@@ -1,37 +1,13 @@
 """Caches of one node, on a real server."""
 
-import threading
-from collections.abc import Callable, Iterator
-
 import pytest
 from kazoo.client import KazooClient
 
+from tests.waiting import until
 from zkcoord.errors import NameRefused, SessionClosed, WaitTimeout
 from zkcoord.recipes import NodeAdded, NodeCache, NodeChanged, NodeRemoved
 from zkcoord.recipes.tree_diff import NodeDiff
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def test_it_follows_a_node_and_tells_what_changes(session: Session, other: Session) -> None:

@@ -2,10 +2,10 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import until
 from zkcoord.errors import (
     AcquireTimeout,
     ConfigError,
@@ -19,31 +19,9 @@ from zkcoord.errors import (
 )
 from zkcoord.recipes import Pool
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 
 FOLDER = "/pools/gpus"
 GPUS = ("gpu-0", "gpu-1")
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def gpus(session: Session, slots: tuple[str, ...] | None = GPUS) -> Pool:

@@ -1,28 +1,13 @@
 """What locks tell observers, on a real server."""
 
 import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.waiting import until
 from zkcoord.errors import AcquireTimeout
 from zkcoord.recipes import Election, Lock, Observation, RLock, observe
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
 
 
 def test_grants_and_releases_are_told_with_what_they_cost(session: Session) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from tests import waiting
 from tests.faults.frame_relay import FrameRelay
 from zkcoord.errors import LeaseLost
 from zkcoord.recipes import (
@@ -24,18 +25,11 @@ from zkcoord.recipes import (
     break_lock,
 )
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
 
 EXISTS = 3
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
+until = partial(waiting.until, seconds=20.0)
 
 
 @pytest.fixture

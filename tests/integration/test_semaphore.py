@@ -1,11 +1,11 @@
 """The semaphore, on a real server. Faults are in tests/faults/test_semaphore_faults.py."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.semaphore_kit import FOLDER, jobs, nothing_left, queue, spied, until
+from tests.integration.semaphore_kit import FOLDER, jobs, nothing_left, queue, spied
+from tests.waiting import until
 from zkcoord.errors import (
     AcquireTimeout,
     LeaseLost,
@@ -14,18 +14,6 @@ from zkcoord.errors import (
 )
 from zkcoord.recipes import PermitLease, Semaphore
 from zkcoord.zk import Session
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def test_so_many_hold_and_the_next_waits(session: Session, other: Session) -> None:

@@ -1,10 +1,9 @@
 """The limit of a semaphore: declared, refused, changed while it is held. Real servers."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.integration.semaphore_kit import FOLDER, jobs, nothing_left, queue, until
+from tests.integration.semaphore_kit import FOLDER, jobs, nothing_left, queue
+from tests.waiting import until
 from zkcoord.errors import (
     AcquireTimeout,
     ConfigError,
@@ -15,18 +14,6 @@ from zkcoord.errors import (
 )
 from zkcoord.recipes import Semaphore
 from zkcoord.zk import Session
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def test_the_first_to_come_stores_the_limit_and_another_limit_is_refused(

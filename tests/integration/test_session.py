@@ -5,10 +5,10 @@ import logging
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable
 
 import pytest
 
+from tests.waiting import until
 from zkcoord.config import SessionConfig
 from zkcoord.errors import (
     ConfigError,
@@ -23,15 +23,6 @@ from zkcoord.errors import (
 from zkcoord.local.ports import HOST
 from zkcoord.zk import Session
 from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def test_start_creates_the_chroot_and_close_leaves_no_thread(zookeeper: str) -> None:

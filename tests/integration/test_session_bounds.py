@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gc
 import socket
-import threading
-from collections.abc import Callable
 
 import pytest
 
+from tests.waiting import until
 from zkcoord import ConfigError, NameRefused, Session, SessionConfig, SessionFull
 from zkcoord.core import ordering
 from zkcoord.core.lease import Belief
@@ -16,15 +15,6 @@ from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.follow import Follower
 from zkcoord.zk.loop import Worker
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def test_ten_thousand_waiters_are_within_the_bound_and_twelve_thousand_are_not() -> None:

@@ -14,19 +14,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.faults.frame_relay import FrameRelay
+from tests.waiting import until
 from zkcoord import Election, LeaseLost, Lock, Membership, Session, SessionClosed
 from zkcoord.local import Proxy
 from zkcoord.local.ports import HOST
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
 
 
 @pytest.fixture

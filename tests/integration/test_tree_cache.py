@@ -1,38 +1,15 @@
 """Caches of trees, on a real server."""
 
 import random
-import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
 
+from tests.waiting import until
 from zkcoord.errors import CacheFull, ConfigError, NameRefused, NodeMissing, SessionClosed
 from zkcoord.recipes import NodeAdded, NodeChanged, NodeRemoved, TreeCache
 from zkcoord.recipes.tree_diff import NodeDiff
 from zkcoord.zk import Session
-from zkcoord.zk.clock import now
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition, with a deadline."""
-    pause = threading.Event()
-    deadline = now() + seconds
-    while not condition():
-        assert now() < deadline, "the condition did not come true"
-        pause.wait(0.01)
-
-
-@pytest.fixture
-def session(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="one") as session:
-        yield session
-
-
-@pytest.fixture
-def other(zookeeper: str) -> Iterator[Session]:
-    with Session(zookeeper, timeout=10, name="two") as session:
-        yield session
 
 
 def put(session: Session, path: str, data: bytes = b"") -> None:
