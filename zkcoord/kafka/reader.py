@@ -87,7 +87,6 @@ class Reader(Handle):
         )
         self._eof = eof
         self._standstill = Standstill(self.stall_s)
-        self._asker = asker(config, self._properties)
         self._question: Question | None = None
         self._stalls = 0
         self._drained = False  # all that was fetched is read
@@ -99,6 +98,7 @@ class Reader(Handle):
         self._failures: list[ZkcoordError] = []
         self._held: deque[Any] = deque()
         self._open(Client, self._properties)
+        self._asker = asker(config, self._properties)  # last: what fails before has none to leave
 
     def partitions(self, topic: str, timeout: float) -> list[int]:
         """Partition numbers of a topic, asked from a broker.
