@@ -293,7 +293,7 @@ class Admin(Handle):
 
     def close(self) -> None:
         """Free the client. Harmless when closed, or in a forked child."""
-        self._release()
+        self._shut()
 
     def __enter__(self) -> Self:
         return self

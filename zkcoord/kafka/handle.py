@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from zkcoord.kafka.options import Properties
 
 log = logging.getLogger("zkcoord.kafka")
 
+
+FREE_S = 10.0
+"""How long `close` waits for a client's own threads to end."""
 
 _SAME_S = 10.0
 _SAME_MAX = 64
@@ -101,6 +105,47 @@ class Handle:
                 _leak(native)
             return None
         return native
+
+    def _shut(self, free: Callable[[Any], object] = lambda _: None) -> bool:
+        """Release the client and free it; whether there was one to free here."""
+        last = [self._release()]
+        if last[0] is None:
+            return False
+        self._free(last, free)
+        return True
+
+    def _free(self, last: list[Any], free: Callable[[Any], object] = lambda _: None) -> None:
+        """Call `free` with the one client in `last`, then drop it; wait `FREE_S` seconds at most.
+
+        To end, a client waits for each of its threads, and one of them may be in the C library's
+        resolver: as long as a name server does not answer, or for ever in the child of a fork that
+        happened while another thread resolved a name (the resolver's lock stays held there).
+        So the waiting is done by a thread that may be left behind.
+        """
+
+        def drop() -> None:
+            client = last.pop()
+            try:
+                free(client)
+            except (KafkaException, RuntimeError) as error:
+                log.debug("%s %s: close: %s", type(self).__name__, self._client_id, error)
+
+        thread = threading.Thread(target=drop, name="zkcoord-free", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads: the interpreter is ending, or their limit reached
+            drop()
+            return
+        thread.join(FREE_S)
+        if thread.is_alive():
+            log.warning(
+                "%s %r did not end within %g s and is left behind: a thread of it hangs, perhaps"
+                " resolving a name at %s",
+                type(self).__name__,
+                self._client_id,
+                FREE_S,
+                self._bootstrap,
+            )
 
     def __repr__(self) -> str:
         state = "closed" if self._native is None else "open"

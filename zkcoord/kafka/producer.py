@@ -210,6 +210,9 @@ class Producer(Handle):
                 client.flush(_CLOSE_GRACE_S)
         except KafkaException as error:
             log.debug("producer %s: close: %s", self._client_id, error)
+        last = [client]
+        del client
+        self._free(last)
 
     def __enter__(self) -> Self:
         return self

@@ -101,9 +101,7 @@ class _Ends(Handle):
         return {(a.topic, a.partition): a.offset for a in answers if a.error is None}
 
     def close(self) -> None:
-        client = self._release()
-        if client is not None:
-            client.close()
+        self._shut(lambda client: client.close())
 
 
 _registry = threading.Lock()

@@ -228,10 +228,8 @@ class Reader(Handle):
 
     def close(self) -> None:
         """Free the client. Harmless when closed, or in a forked child."""
-        client = self._release()
-        if client is not None:
+        if self._shut(lambda client: client.close()):
             self._asker.leave()
-            client.close()
 
     def __enter__(self) -> Self:
         return self
