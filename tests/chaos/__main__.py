@@ -60,7 +60,7 @@ class Run:
         self._left = len(tasks)
         self._turn = threading.Lock()
         self._tasks: dict[str, queue.SimpleQueue[Task]] = {}
-        for where in ("shared", "own"):
+        for where in ("shared", "long", "own"):
             self._tasks[where] = queue.SimpleQueue()
             for task in tasks:
                 if task[0].where == where:
@@ -69,9 +69,9 @@ class Run:
     def tell(self, lanes: int) -> None:
         with ExitStack() as stack:
             threads = []
-            if not self._tasks["shared"].empty():
+            if not (self._tasks["shared"].empty() and self._tasks["long"].empty()):
                 arena = stack.enter_context(Arena())
-                threads += [self._lane("shared", arena) for _ in range(lanes)]
+                threads += [self._lane(one, arena) for one in ("long", *["shared"] * lanes)]
             if not self._tasks["own"].empty():
                 arenas = [stack.enter_context(Arena(partitions=True)) for _ in range(3)]
                 threads += [self._lane("own", arena) for arena in arenas]

@@ -99,6 +99,7 @@ class Actor:
         self.paused = False
         self.killed = False
         self._asked = 0
+        self.hold_s = 0.0  # for how long at most while it works
         environment = dict(os.environ)
         if clock is not None:
             environment |= {"LD_PRELOAD": str(interposer()), "FAULT_CLOCK": str(clock)}
@@ -172,6 +173,7 @@ class Actor:
 
     def works(self, hold_s: float = 0.02) -> None:
         """From now on it takes the lock again and again."""
+        self.hold_s = hold_s
         self.tell("work", hold_s)
 
     def adds(self) -> None:

@@ -12,12 +12,12 @@ from typing import Literal
 from tests.chaos.actors import Stuck
 from tests.chaos.arena import Arena
 from tests.chaos.interposing import interposer
-from tests.chaos.stage import KAZOO, OURS, SUBJECTS, UNGUARDED, Stage, Subject
+from tests.chaos.stage import KAZOO, OURS, SLOW, SUBJECTS, UNGUARDED, Stage, Subject
 from tests.chaos.stories import commands, crowds, cutoff, processes, servers
 from tests.histories.rules import Violation
 
 Tell = Callable[[Stage], None]
-Where = Literal["shared", "own"]
+Where = Literal["shared", "long", "own"]
 MUTANTS = [subject for subject in SUBJECTS if subject.mutant]
 LOCKS = (OURS, KAZOO, *MUTANTS)
 
@@ -28,7 +28,8 @@ class Story:
 
     Attributes:
         number: as the table of faults has it.
-        where: ``own`` when it hurts servers; others share an ensemble.
+        where: ``own`` when it hurts servers; others share an ensemble, those that are ``long`` in
+            a lane of their own.
         interposed: whether it needs a C compiler.
         subjects: whose locks it is told of.
         convicts: subjects that it must find guilty.
@@ -77,16 +78,18 @@ STORIES = [
     Story("T10", servers.t10_frozen_for_a_moment, "own"),
     Story("T10", servers.t10_frozen_for_long, "own", convicts=("kazoo", "sent")),
     Story("T11", processes.t11_wall_clocks_jump, "own", True),
+    Story("T11", processes.t11_clocks_that_drift, subjects=(OURS, SLOW), convicts=("slow",)),
     Story("T12", processes.t12_ended_by_force),
     Story("T13", processes.t13_callbacks_that_lock, convicts=("kazoo",)),
+    Story("T13", processes.t13_callbacks_that_close, subjects=(OURS, KAZOO)),
     Story("T14", processes.t14_forked_while_holding, convicts=("kazoo",)),
-    Story("T15", processes.t15_many_that_come_to_nothing, slice=0.02, convicts=("kazoo",)),
+    Story("T15", processes.t15_many_that_come_to_nothing, slice=0.005, convicts=("kazoo",)),
     Story("T16", servers.t16_the_counter_ends, "own", convicts=("kazoo", "end")),
     Story("T16", processes.t16_numbers_that_wrap, subjects=(OURS, *MUTANTS), convicts=("text",)),
     Story("T17", crowds.t17_what_it_costs, convicts=("kazoo",)),
     Story("T18", crowds.t18_a_herd, convicts=("kazoo",)),
     Story("T19", cutoff.t19_whatever_the_network_does, convicts=("late",)),
-    Story("T20", crowds.t20_several_locks_at_once, subjects=(OURS,)),
+    Story("T20", crowds.t20_several_locks_at_once, "long", subjects=(OURS,), slice=0.01),
     Story("T22", commands.t22_a_command_under_a_lock, subjects=(OURS,)),
     Story("mix", crowds.mixed_faults),
     Story("mix", crowds.mixed_faults_of_servers, "own"),

@@ -36,7 +36,8 @@ _quiet.setLevel(logging.CRITICAL)
 class Subject:
     """Whose lock a story is about: ``zkcoord``, ``kazoo``, or the name of a mutant of ours.
 
-    ``unguarded`` is ours without the guard around writes and without fencing.
+    ``unguarded`` is ours without the guard around writes and without fencing, ``slow`` is ours on
+    a clock that is slower than any margin covers.
     """
 
     name: str
@@ -56,7 +57,8 @@ class Subject:
 
 
 OURS, KAZOO, UNGUARDED = Subject("zkcoord"), Subject("kazoo"), Subject("unguarded")
-SUBJECTS = [OURS, KAZOO, UNGUARDED, *map(Subject, MUTANTS)]
+SLOW = Subject("slow")
+SUBJECTS = [OURS, KAZOO, UNGUARDED, *map(Subject, MUTANTS), SLOW]
 
 
 @dataclass

@@ -52,7 +52,7 @@ def told() -> dict[tuple[str, str], Outcome]:
     outcomes: dict[tuple[str, str], Outcome] = {}
     lanes: dict[str, list[tuple[Story, Subject]]] = {"shared": [], "own": []}
     for task in TASKS:
-        lanes[task[0].where].append(task)
+        lanes["own" if task[0].where == "own" else "shared"].append(task)
     with Arena() as shared, Arena(partitions=True) as own:
         threads = [
             threading.Thread(target=_work, args=(lanes[where], arena, outcomes))

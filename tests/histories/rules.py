@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from tests.histories.events import Event
@@ -81,11 +81,16 @@ def order(requests: Requests) -> Iterable[Violation]:
     """
     for name in requests.names:
         known = [r for r in requests.of(name) if r.held and r.token and r.mode != "s"]
-        for one, other in combinations(known, 2):
-            first, second = sorted((one, other), key=lambda request: request.token)
-            waited = first.invoked < second.granted < first.granted
-            if waited and first.conflicts(second):
-                yield Violation("C3", f"{second} overtook {first}")
+        known.sort(key=lambda request: request.granted)
+        later: list[Request] = []  # granted after `second`
+        oldest = NEVER
+        for second in reversed(known):
+            for first in later if oldest < second.token else ():
+                waited = first.invoked < second.granted < first.granted
+                if waited and first.token < second.token and first.conflicts(second):
+                    yield Violation("C3", f"{second} overtook {first}")
+            later.append(second)
+            oldest = min(oldest, second.token)
 
 
 def liveness(requests: Requests, history: list[Event]) -> Iterable[Violation]:

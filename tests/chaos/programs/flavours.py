@@ -10,11 +10,13 @@ from typing import Any, Protocol
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError
 
-from zkcoord.errors import EnsembleUnavailable, SessionLost, ZkcoordError
+from tests.chaos.programs.drifting import Drift
+from zkcoord.errors import AcquireTimeout, EnsembleUnavailable, SessionLost, ZkcoordError
 from zkcoord.recipes import Lease, Lock, MultiLock, ReadWriteLock, Semaphore
 from zkcoord.zk import Session
 
 COUNTER = "/counter-"
+_AT_ONCE = 50
 
 
 class Grant(Protocol):
@@ -47,6 +49,9 @@ class Client(Protocol):
 
     def queue_up(self, granted: Callable[[Grant], object]) -> None:
         """Acquire without a limit and without waiting; `granted` is called somewhere."""
+
+    def come_to_nothing(self, count: int) -> None:
+        """So many requests that are too late, refused or given up, while somebody else holds."""
 
     def choose(self, choice: Sequence[str]) -> None:
         """The locks to take from now on, all at once."""
@@ -92,11 +97,12 @@ class Weighed:
 class OurGrant:
     def __init__(self, client: OurClient, lease: Lease) -> None:
         self.lease = lease
+        self._drift = client.drift
         self.token = lease.token
         self.session = client.session
 
     def until(self) -> float:
-        return self.lease.valid_until
+        return self._drift.true(self.lease.valid_until)
 
     def believed(self) -> bool:
         try:
@@ -116,6 +122,7 @@ class OurClient:
     errors: tuple[type[Exception], ...] = (ZkcoordError,)
 
     def __init__(self, hosts: str, timeout: float, name: str, how: dict[str, Any]) -> None:
+        self.drift = Drift(how.get("rate", 1.0))
         self._session = Session(hosts, timeout=timeout, name=how["client"])
         self._session.start(30)
         self.timeout = self._session.negotiated_timeout
@@ -147,6 +154,21 @@ class OurClient:
     def queue_up(self, granted: Callable[[Grant], object]) -> None:
         future = self._what.acquire_future(None)
         future.add_done_callback(lambda done: granted(OurGrant(self, done.result())))
+
+    def come_to_nothing(self, count: int) -> None:
+        """Tries, time limits, and requests that are cancelled at once or in the line."""
+        for begun in range(0, count, _AT_ONCE):
+            asked = [
+                (kind, self._what.acquire_future((0, 0.01, None, None)[kind]))
+                for kind in (n % 4 for n in range(begun, min(begun + _AT_ONCE, count)))
+            ]
+            for wanted in (2, 1, 0, 3):
+                for future in [future for kind, future in asked if kind == wanted]:
+                    if wanted < 2:
+                        with contextlib.suppress(AcquireTimeout):
+                            future.wait().release()
+                    else:
+                        future.cancel()
 
     def cancel(self) -> None:
         if self._future is not None:
@@ -269,6 +291,11 @@ class PlainKazoo:
         settled = threading.Event()
         while not lock.create_tried or lock.node is None:  # in the order of their numbers
             settled.wait(0.002)
+
+    def come_to_nothing(self, count: int) -> None:
+        for n in range(count):
+            with contextlib.suppress(OperationTimeoutError):
+                self.acquire(0.01 if n % 2 else 0).release()
 
     def choose(self, choice: Sequence[str]) -> None:
         raise NotImplementedError("kazoo has no lock of several things")

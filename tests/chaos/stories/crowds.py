@@ -9,7 +9,9 @@ from itertools import count
 from tests.chaos.actors import Actor
 from tests.chaos.stage import KAZOO, Stage
 from tests.faults.frame_relay import FrameRelay
+from tests.histories.events import now
 
+MINUTES = 10
 WRITES = {1, 2, 5, 14, 15, 19}  # create, delete, setData, multi, create2, createContainer
 
 
@@ -86,9 +88,18 @@ def t18_a_herd(stage: Stage) -> None:
 
 
 def t20_several_locks_at_once(stage: Stage) -> None:
-    """Clients take three of eight locks at once, again and again, and some are killed."""
-    crew = [stage.contender(f"client-{number}", mode="m", aside=number == 0) for number in range(5)]
-    _work(stage, crew, rounds=stage.often(30), hurts=(_cut, _kill))
+    """Ten clients take three of eight locks at once, again and again for ten minutes; links are
+    cut and clients killed."""
+    count = 10 if stage.size > 0.1 else 5
+    crew = [stage.contender(f"client-{n}", mode="m", aside=n < 3) for n in range(count)]
+    for client in crew:
+        client.works(hold_s=0.3)
+    end = now() + MINUTES * 60 * stage.size
+    while now() < end:
+        stage.passes(stage.random.uniform(0, 8 if stage.size > 0.1 else 1))
+        stage.random.choice((_cut, _kill))(stage, crew)
+    stage.heal()
+    stage.passes(2.0)
 
 
 def mixed_faults(stage: Stage) -> None:
@@ -199,7 +210,7 @@ def _kill(stage: Stage, crew: list[Actor]) -> None:
     how = {key: victim.how[key] for key in ("mode", "weight", "permits") if key in victim.how}
     heir = stage.contender(f"heir-{next(_numbers)}", aside=victim._line is not None, **how)
     crew[crew.index(victim)] = heir
-    heir.works()
+    heir.works(victim.hold_s)
 
 
 def _kill_server(stage: Stage, _crew: list[Actor]) -> None:

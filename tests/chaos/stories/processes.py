@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from kazoo.client import KazooClient
 
-from tests.chaos.stage import KAZOO, Stage
+from tests.chaos.stage import KAZOO, OURS, Stage
+
+REQUESTS = 100_000
+GROWTH_KIB_MAX = 8 << 10
+COVERED, TOO_SLOW = (0.85, 0.99, 1.01), 0.6  # the margin is a sixth of a stage's timeout
 
 
 def t5_paused_longer_than_the_timeout(stage: Stage) -> None:
@@ -88,6 +92,28 @@ def t11_wall_clocks_jump(stage: Stage) -> None:
     waiter.adds()
 
 
+def t11_clocks_that_drift(stage: Stage) -> None:
+    """The clocks of holders run one percent slow and fast, and as slow as the margin covers: each
+    keeps its lease, and when it is cut off it has lost before the next one holds."""
+    rates = COVERED[: stage.often(len(COVERED))] if stage.subject == OURS else (TOO_SLOW,)
+    for number, rate in enumerate(rates):
+        holder = stage.contender(f"holder-{number}", aside=True, rate=rate)
+        waiter = stage.contender(f"waiter-{number}")
+        holder.asks()
+        holder.holds()
+        waiter.asks()
+        stage.waits_in_line(2)
+        stage.passes(1.5 * stage.timeout * min(1.0, stage.size * 3))
+        holder.keeps_it(f"its clock ran at a rate of {rate:g}")
+        holder.adds()
+        holder.line.blackhole()
+        waiter.holds()
+        holder.learns_that_it_lost(within=2 * stage.timeout)
+        waiter.adds()
+        waiter.lets_go()
+        holder.line.heal()
+
+
 def t12_ended_by_force(stage: Stage) -> None:
     """Somebody ends the session: the holder is told, and its new session takes nothing of the old
     one for its own."""
@@ -135,6 +161,26 @@ def t13_callbacks_that_lock(stage: Stage) -> None:
     client.adds()
 
 
+def t13_callbacks_that_close(stage: Stage) -> None:
+    """A callback about the connection closes it, for a holder and for one that waits. The call
+    that waits is answered, a new one refused at once, and somebody else gets in."""
+    crew = [stage.contender(f"client-{number}", aside=number < 2) for number in range(3)]
+    for place, client in enumerate(crew, 1):
+        client.asks()
+        stage.waits_in_line(place)
+    for client in crew[:2]:
+        client.tell("abuse", "close")
+    for client in reversed(crew[:2]):
+        client.line.cut()
+        stage.passes(0.5)
+    stage.heal()
+    crew[1].fails()
+    crew[1].asks()
+    crew[1].fails(within=5)
+    crew[2].holds()
+    crew[2].adds()
+
+
 def t14_forked_while_holding(stage: Stage) -> None:
     """A holder and a waiter fork. The child believes nothing, and the parents notice nothing."""
     holder, waiter = stage.contender("holder"), stage.contender("waiter")
@@ -153,13 +199,18 @@ def t14_forked_while_holding(stage: Stage) -> None:
 
 
 def t15_many_that_come_to_nothing(stage: Stage) -> None:
-    """Thousands of requests that time out or are refused at once leave nothing behind."""
+    """A hundred thousand requests that time out, are refused or are cancelled leave nothing
+    behind, and memory stays as it was."""
     holder, client = stage.contender("holder"), stage.contender("client")
     holder.asks()
     holder.holds()
-    rounds = stage.often(200 if stage.subject == KAZOO else 5000)
+    rounds = stage.often(200 if stage.subject == KAZOO else REQUESTS)
     client.tell("leak", rounds)
-    client.says("leaked", within=120)
+    client.says("leaked", within=900)
+    grown = next(event.value for event in reversed(client.events) if event.text == "leaked")
+    stage.note(f"{rounds} requests, {grown} KiB more")
+    if grown > GROWTH_KIB_MAX:
+        stage.claim("C5", f"{grown} KiB more in memory after {rounds} requests")
     stage.comes_true(
         lambda: all(count <= 1 for count in client.rests().values()),
         f"nothing is left of {rounds} requests that came to nothing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from tests.chaos.stage import Stage
+from tests.chaos.stage import OURS, Stage
 from tests.faults.frame_relay import Frame, FrameRelay
 
 CREATES = {1, 15}
@@ -71,7 +71,7 @@ def t7_leaders_are_killed(stage: Stage) -> None:
     sessions = [client.session for client in crew]
     for client in crew:
         client.works()
-    for _ in range(stage.often(20)):
+    for _ in range(stage.often(50 if stage.subject == OURS else 20)):
         leader = stage.arena.leader()
         leader.kill()
         stage.passes(stage.random.uniform(0, 1))
