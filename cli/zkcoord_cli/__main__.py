@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from zkcoord_cli import streams
 from zkcoord_cli.main import cli
 
 
 def main() -> None:
     """Run the command line in sys.argv and exit."""
+    streams.take_free_numbers()
     cli.main()
 
 

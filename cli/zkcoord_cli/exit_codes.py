@@ -27,6 +27,7 @@ class ExitCode(IntEnum):
     REJECTED = 10  # admission said no for now; try again after the time it names
     FAULTS_FOUND = 11  # doctor found something that does not work
     INTERRUPTED = 130  # Ctrl-C
+    READER_GONE = 141  # whoever read the output went away before its end, as in `| head -1`
 
 
 class LockRunCode(IntEnum):

@@ -7,6 +7,7 @@ renewal, passes on signals, and translates how it ended.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import select
@@ -112,16 +113,21 @@ def run_guarded(
     others = set(keeper.descendants())
     terminal = _owns_terminal()
     until = math.inf if regardless else lease.valid_until
-    process = subprocess.Popen(
-        [
-            sys.executable, "-I", "-S", str(Path(keeper.__file__)),
-            str(control_read), str(status_write),
-            repr(until), repr(grace), str(int(terminal)), "--", *command,
-        ],
-        env={**os.environ, **variables(lease)},
-        pass_fds=(control_read, status_write),
-        process_group=0,
-    )  # fmt: skip
+    try:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-I", "-S", str(Path(keeper.__file__)),
+                str(control_read), str(status_write),
+                repr(until), repr(grace), str(int(terminal)), "--", *command,
+            ],
+            env={**os.environ, **variables(lease)},
+            pass_fds=(control_read, status_write),
+            process_group=0,
+        )  # fmt: skip
+    except OSError as error:  # arguments that are too long, no memory, no processes
+        for end in (control_read, control_write, status_read, status_write):
+            os.close(end)
+        return _not_started(error.errno or errno.EIO)
     os.close(control_read)
     os.close(status_write)
     conversation = _Conversation(None if regardless else lease, control_write, status_read, on_stop)
@@ -219,8 +225,6 @@ class _Conversation:
 
 
 def _not_started(error: int) -> Ending:
-    import errno
-
     missing = error in (errno.ENOENT, errno.ENOTDIR)
     code = LockRunCode.COMMAND_NOT_FOUND if missing else LockRunCode.CANNOT_EXECUTE
     return Ending(code, "not started", error=error)

@@ -22,6 +22,7 @@ keeper also finds those whose parents have exited and those that left the proces
 from __future__ import annotations
 
 import ctypes
+import errno
 import math
 import os
 import select
@@ -161,6 +162,8 @@ class Keeper:
             os.execvp(command[0], command)  # noqa: S606 - the very purpose, no shell
         except OSError as error:
             os.write(report, str(error.errno or 1).encode())
+        except ValueError:  # an empty name
+            os.write(report, str(errno.ENOENT).encode())
         finally:
             os._exit(127)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import click
@@ -163,13 +165,27 @@ def run(
 def explain(output: Output, ending: Ending, what: str, program: str) -> None:
     """Say how it ended, when that was not by itself."""
     if ending.error:
-        output.error(f"{program}: {os.strerror(ending.error)}")
+        output.error(*_why_not(program, ending.error))
     elif ending.reason == "lost":
         output.error(f"{what} was lost; the command was stopped before the lease ended")
     elif ending.reason == "keeper died":
         output.error("the keeper process died; the command was stopped")
     if ending.left:
         output.warn(f"{ending.left} processes outlived the command and were ended")
+
+
+def _why_not(program: str, error: int) -> tuple[str, str]:
+    """Why a command cannot be run, and what to do."""
+    said = f"cannot run {program!r}: {os.strerror(error)}"
+    if not program:
+        return said, "name a command after --"
+    if error == errno.ENOENT and Path(program).exists():
+        return said, "it is there: the interpreter in its first line, or its loader, is not"
+    if error == errno.ENOENT and "/" not in program:
+        return said, "it is on no folder of PATH; there is no shell: sh -c '…' gives one"
+    if error == errno.EACCES and Path(program).is_file():
+        return said, f"chmod +x {program}"
+    return said, ""
 
 
 def leave_on_signals() -> None:

@@ -7,17 +7,19 @@ a file `commands/NOUN.py` with a click command or group named `command`.
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from zkcoord_cli.exit_codes import ExitCode, code_of
-from zkcoord_cli.output import Output
+from zkcoord_cli.output import Output, talk
 from zkcoord_cli.servicelog import configure_command
+from zkcoord_cli.streams import UNWRITABLE, abandon_stdout
 
 NOUNS = {
     "agent": "run an agent; list the agents of a queue",
@@ -46,15 +48,16 @@ EXTRAS = {
 }
 """Packages that come with an extra of the distribution, for those who installed without it."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What a write to standard output fails with when there is no room for it."""
-
 SETTINGS: dict[str, Any] = {
     "auto_envvar_prefix": "ZKCOORD",
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
     "show_default": True,
 }
+
+
+class _ReaderGone(Exception):
+    """A BrokenPipeError by a name that click does not know: it would end with status 1."""
 
 
 class Root(click.Group):
@@ -87,31 +90,59 @@ class Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(NOUNS.items()))
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, which may print help."""
+        with _telling_readers():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run what it says."""
+        with _telling_readers():
+            return super().invoke(ctx)
+
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run one command line and exit with its status (see exit_codes)."""
         try:
             status = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
         except click.exceptions.Exit as end:
-            sys.exit(end.exit_code)
+            _leave(end.exit_code)
         except click.ClickException as error:
-            error.show()
+            with suppress(OSError):
+                error.show()
             sys.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
-            click.echo("interrupted", err=True)
-            sys.exit(ExitCode.INTERRUPTED)
-        except BrokenPipeError:
-            _abandon_stdout()
-            sys.exit(ExitCode.OK)
+            talk("interrupted")
+            _leave(ExitCode.INTERRUPTED)
+        except (_ReaderGone, BrokenPipeError):
+            abandon_stdout()
+            sys.exit(ExitCode.READER_GONE)
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in UNWRITABLE:
                 sys.exit(_explain(error))
-            _abandon_stdout()
+            abandon_stdout()
             Output().error(f"the output cannot be written: {os.strerror(error.errno)}")
             sys.exit(ExitCode.UNEXPECTED)
         except Exception as error:
             sys.exit(_explain(error))
         sys.exit(status if isinstance(status, int) else ExitCode.OK)
+
+
+@contextmanager
+def _telling_readers() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGone from error
+
+
+def _leave(status: Any) -> NoReturn:
+    """Exit quietly, also when nobody reads what is still buffered."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        abandon_stdout()
+    sys.exit(status)
 
 
 def _explain(error: Exception) -> ExitCode:
@@ -141,15 +172,7 @@ def _explain(error: Exception) -> ExitCode:
 def _traceback(error: BaseException) -> None:
     import traceback
 
-    click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-
-
-def _abandon_stdout() -> None:
-    """The reader went away: what is still buffered must not raise again at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return
+    talk("".join(traceback.format_exception(error)).rstrip("\n"))
 
 
 def _show_variables(command: click.Command) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -30,6 +31,12 @@ def safe(value: object) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def talk(text: str, *, color: bool | None = None) -> None:
+    """A line on stderr. Where it cannot be written it is dropped: data and status still count."""
+    with suppress(OSError):
+        click.echo(text, err=True, color=color)
 
 
 def schema_name(noun: str, verb: str, version: int = 1) -> str:
@@ -100,7 +107,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """Something worth knowing, on stderr."""
-        click.echo(safe(text), err=True)
+        talk(safe(text))
 
     def warn(self, text: str) -> None:
         """A warning, on stderr."""
@@ -133,7 +140,7 @@ class Output:
 
     def _talk(self, label: str, color: str, text: str) -> None:
         head = self._style(label, sys.stderr, fg=color, bold=True)
-        click.echo(f"{head}{safe(text)}", err=True, color=self.colored(sys.stderr))
+        talk(f"{head}{safe(text)}", color=self.colored(sys.stderr))
 
     def _style(self, text: str, stream: IO[Any], **style: Any) -> str:
         return click.style(text, **style) if self.colored(stream) else text

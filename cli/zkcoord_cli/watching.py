@@ -12,6 +12,7 @@ import click
 
 from zkcoord_cli.options import SECONDS
 from zkcoord_cli.output import Output
+from zkcoord_cli.streams import check_reader
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,6 +62,7 @@ def told(watch: Callable[[Callable[[T], object]], Watcher], seconds: float | Non
             try:
                 yield waiting.get(timeout=TICK_S)
             except queue.Empty:
+                check_reader()
                 if watcher.error is not None:
                     raise watcher.error from None
     finally:
@@ -126,6 +128,7 @@ def present(
             sys.stdout.flush()
         last = now
         time.sleep(EVERY_S)
+        check_reader()
 
 
 def _document(seen: object) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def test_ctrl_c_is_130_and_a_broken_pipe_is_quiet() -> None:
     assert CliRunner().invoke(cli, ["config", "show"]).exit_code == 130
     FAIL[0] = BrokenPipeError()
     ended = CliRunner().invoke(cli, ["config", "show"])
-    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert (ended.exit_code, ended.stderr) == (141, "")
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -11,7 +11,7 @@ from zkcoord_cli import lockrun
 from zkcoord_cli.exit_codes import ExitCode, LockRunCode, code_of
 from zkcoord_cli.formats import duration
 from zkcoord_cli.options import SECONDS, connected, inspected, json_option
-from zkcoord_cli.output import Output, pass_output, schema_name
+from zkcoord_cli.output import Output, pass_output, safe, schema_name
 from zkcoord_cli.watching import present, watch_option
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def run(
     lockrun.check(how)
     lockrun.leave_on_signals()
     wanted = 0.0 if only_try else timeout
-    label = f"lock run {arguments[0]}"
+    label = f"lock run {safe(arguments[0])[:100]}"
     end = None if not wanted else time.monotonic() + wanted
     noun = "lock" if how["permits"] is None else "semaphore"
     try:

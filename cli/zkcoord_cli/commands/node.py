@@ -142,7 +142,7 @@ def set_(
     """
     from zkcoord.errors import NodeExists, NodeMissing
 
-    data = sys.stdin.buffer.read() if value is None else value.encode()
+    data = _read_input() if value is None else value.encode()
     nodes = inspector.servers.session.nodes
     try:
         written = nodes.set(path, data, -1 if version is None else version).version
@@ -158,6 +158,13 @@ def set_(
         output.json(schema_name("node", "set"), {"path": path, "version": written})
     else:
         output.note(f"{path}: version {written}, {len(data)} bytes")
+
+
+def _read_input() -> bytes:
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise click.UsageError(f"standard input cannot be read: {error.strerror}") from None
 
 
 @command.command()
