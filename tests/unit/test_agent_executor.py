@@ -200,6 +200,20 @@ async def test_draining_returns_what_waits_and_what_comes(benches: Any) -> None:
     assert bench.said.ends()["runs"] == DidReturn("runs", 1, "drained", 1)
 
 
+async def test_a_leader_says_that_no_order_follows(benches: Any) -> None:
+    bench = benches({"work": sleeper})
+    bench.executor.drain()
+    bench.take(bench.run("comes"))
+    assert not await bench.executor.dismissed(0.01)
+    elsewhere = Inbox(VERSION, "q", 1, bench.incarnation - 1, 0, [], last=True)
+    bench.executor.take([msgspec.msgpack.encode(elsewhere)])
+    assert not await bench.executor.dismissed(0.01)
+    word = Inbox(VERSION, "q", 1, bench.incarnation, next(bench.seq), [], last=True)
+    bench.executor.take([msgspec.msgpack.encode(word)])
+    assert await bench.executor.dismissed(5)
+    assert bench.said.ends() == {"comes": DidReturn("comes", 1, "drained", 1)}
+
+
 async def test_room_depends_on_what_waits_and_on_what_is_not_acknowledged(benches: Any) -> None:
     bench = benches({"work": sleeper}, slots=1)
     assert bench.executor.has_room

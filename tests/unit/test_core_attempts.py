@@ -193,6 +193,42 @@ def test_a_draining_agent_gets_nothing_new() -> None:
     assert names(stage.step()) == ["Dispatched"]
 
 
+def test_a_draining_agent_is_told_when_no_order_follows() -> None:
+    stage = running()
+    assert stage.leader.reminders(stage.now) == []
+    stage.submit("b")
+    assert names(stage.decide()) == ["Accepted", "Dispatched"]
+    stage.agent(draining=True)
+    assert stage.leader.reminders(stage.now) == []  # its last order waits to be read back
+    stage.follow()
+    assert stage.runs()[-1] == ("b", 1)
+    assert not any(decode_inbox(output.value).last for output in stage.sent(Topic.INBOX))
+    [word] = stage.leader.reminders(stage.now)
+    assert decode_inbox(word.value).last
+    stage.agent(draining=True)
+    assert stage.leader.reminders(stage.now) == []
+
+
+def test_the_word_that_no_order_follows_comes_after_orders_that_are_sent_again() -> None:
+    stage = running()
+    stage.leader.reminders(stage.now)
+    stage.agent(draining=True)
+    [word] = stage.leader.reminders(stage.now + 5.1)
+    record = decode_inbox(word.value)
+    assert ([order.id for order in record.orders], record.last) == (["a"], True)
+
+
+def test_what_goes_with_an_agent_that_drained_is_not_its_tasks_fault() -> None:
+    stage = running(QueueConfig(crashes_max=1))
+    stage.agent(draining=True)
+    stage.agent(101)
+    stage.leader.left(100)
+    assert stage.step() == [
+        Released("a", 1, "agent left", crash=False),
+        Dispatched("a", 2, 1, 101),
+    ]
+
+
 def test_an_order_that_is_not_confirmed_is_sent_again_unchanged() -> None:
     stage = running()
     first = stage.orders()

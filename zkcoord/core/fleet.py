@@ -73,6 +73,11 @@ class Agent:
         return 0 if info is None or info.draining or not self.live else info.slots
 
     @property
+    def drains(self) -> bool:
+        """Whether it said that it is about to leave: what is lost with it is no task's fault."""
+        return self.info is not None and self.info.draining
+
+    @property
     def busy(self) -> int:
         """How many slots are taken."""
         return len(self.running) + len(self.lingering)
@@ -119,7 +124,7 @@ class Fleet:
         slots: of all agents that take work.
         lost: agents that are gone while attempts were with them.
         complete: all live agents have been told.
-        fresh: agents that have not been greeted in this term.
+        fresh: agents that have not been greeted in this term, or not since they drain.
     """
 
     def __init__(self) -> None:
@@ -163,7 +168,7 @@ class Fleet:
         if agent is None:
             self._number += 1
             agent = self.agents[incarnation] = Agent(partition, incarnation, self._number)
-        if not agent.live:
+        if not agent.live or (info.draining and not agent.drains):
             self.fresh.append(agent)
         self._leave_profile(agent)
         agent.live = True

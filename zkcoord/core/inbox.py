@@ -47,6 +47,7 @@ class Decision(msgspec.Struct, gc=False):
         superseded: (id, attempt) held, of which a newer attempt has just arrived; stop them, their
             outcome no longer counts.
         have: answer with all attempts held: the leader may be wrong about them.
+        last: no order follows: the leader knows that the agent drains.
         dropped: why the record was not obeyed, or None.
     """
 
@@ -55,6 +56,7 @@ class Decision(msgspec.Struct, gc=False):
     repeated: list[tuple[str, int]]
     superseded: list[tuple[str, int]]
     have: bool
+    last: bool = False
     dropped: Drop | None = None
 
 
@@ -94,6 +96,7 @@ class InboxRules:
         if decision.dropped is not None:
             return decision
         decision.have = self._follow(record.term, record.seq)
+        decision.last = record.last
         for order in record.orders:
             if type(order) is Run:
                 self._run(order, decision)

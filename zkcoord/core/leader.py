@@ -241,7 +241,7 @@ class Leader:
                     packer.remind(tasks)
         if fleet.fresh:
             for agent in fleet.fresh:
-                packer.greet(agent.partition, agent.incarnation)
+                packer.greet(agent.partition, agent.incarnation, last=agent.drains)
             fleet.fresh = []
         return packer.reminders()
 

@@ -43,7 +43,8 @@ class Cancel(msgspec.Struct, array_like=True, tag=2, gc=False):
 class Inbox(msgspec.Struct, array_like=True, gc=False):
     """One record of an inbox partition, for one incarnation of the agent that claimed it.
 
-    `seq` rises by one per (term, incarnation), from 0: a gap is noticed.
+    `seq` rises by one per (term, incarnation), from 0: a gap is noticed. `last` answers an agent
+    that said it drains: no order follows in this term.
     """
 
     version: int
@@ -52,6 +53,7 @@ class Inbox(msgspec.Struct, array_like=True, gc=False):
     incarnation: int
     seq: int
     orders: list[Run | Cancel]
+    last: bool = False
 
 
 # --- reports ----------------------------------------------------------------------------------

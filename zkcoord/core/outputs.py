@@ -75,12 +75,13 @@ class Output(msgspec.Struct, gc=False):
 class _Pile:
     """Orders for one agent that are not packed yet."""
 
-    __slots__ = ("orders", "partition", "size")
+    __slots__ = ("last", "orders", "partition", "size")
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.orders: list[Run | Cancel] = []
         self.size = 0
+        self.last = False
 
 
 class Packer:
@@ -141,9 +142,12 @@ class Packer:
             if task.cancel is not None:
                 self.cancel(task, task.cancel)
 
-    def greet(self, partition: int, incarnation: int) -> None:
-        """Add a record to the reminders, empty unless more is added: agents answer a new term."""
-        self._pile(partition, incarnation)
+    def greet(self, partition: int, incarnation: int, *, last: bool) -> None:
+        """Add a record to the reminders, empty unless more was added: agents answer a new term.
+
+        With `last`, it says that no order follows.
+        """
+        self._pile(partition, incarnation).last = last
 
     def stop(self, partition: int, incarnation: int, order: Cancel) -> None:
         """Add a cancellation of an attempt that is not the task's current one."""
@@ -210,7 +214,7 @@ class Packer:
     def _seal(self, incarnation: int, pile: _Pile) -> None:
         seq = self._seq.get(incarnation, 0)
         self._seq[incarnation] = seq + 1
-        record = Inbox(VERSION, self._queue, self._term, incarnation, seq, pile.orders)
+        record = Inbox(VERSION, self._queue, self._term, incarnation, seq, pile.orders, pile.last)
         self._out.append(
             Output(Topic.INBOX, pile.partition, None, _encode(record), [], self._offset)
         )

@@ -288,7 +288,7 @@ class Released(msgspec.Struct, array_like=True, tag=9, gc=False):
 
     id: str
     attempt: int
-    reason: str  # "agent lost" | "returned" | "drained"
+    reason: str  # "agent lost" | "agent left" | "returned" | "drained"
     crash: bool
 
 

@@ -18,14 +18,16 @@ def take_losses(desk: Desk) -> None:
             for task in list(agent.running.values()):
                 if desk.full():
                     return  # the rest in the next batch
-                _crashed(desk, task)
+                _lost(desk, task, agent)
             fleet.forget(agent)
         fleet.lost.pop()
 
 
-def _crashed(desk: Desk, task: Task) -> None:
+def _lost(desk: Desk, task: Task, agent: Agent) -> None:
     if task.cancel is not None:
         desk.end(task, desk.cancelled_end(task, "its agent was lost"))
+    elif agent.drains:
+        desk.release(task, "agent left", crash=False)
     elif task.crashes + 1 >= desk.config.crashes_max:
         error = f"{task.crashes + 1} of its attempts ended with the loss of their agent"
         desk.end(task, Died(task.sub.id, task.attempt, "crashes", error))

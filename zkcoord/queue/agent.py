@@ -37,6 +37,7 @@ _log = logging.getLogger("zkcoord.agent")
 
 REJOIN_S = (0.2, 5.0)  # first and longest pause between tries to claim an inbox again
 UPDATE_S = 1.0  # the claim's data changes at most this often
+DISMISS_S = 1.0  # for the leader to hear that the agent drains, and to say so
 HALT_S = 1.0  # what a second signal leaves for the last reports
 FLUSH_S = 10.0
 CLOSE_S = 5.0
@@ -321,6 +322,8 @@ class Agent:
             self._clean = False
             crew.give_back()
             crew.idle(self.config.grace_s + 0.5).result()
+        if not crew.dismissed(DISMISS_S):
+            _log.info("agent %s leaves unheard: no leader answered that it drains", self.name)
         if not crew.flush(FLUSH_S):
             self._clean = False
             _log.warning("agent %s leaves with reports that were not acknowledged", self.name)

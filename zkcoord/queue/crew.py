@@ -163,6 +163,12 @@ class Crew:
         """Done with True once no slot is in use, with False after so many seconds."""
         return asyncio.run_coroutine_threadsafe(self.executor.idle(within), self._loop)
 
+    def dismissed(self, within: float) -> bool:
+        """Wait until the leader sends no more orders; what came until then is given back."""
+        if self.claim is None:
+            return True
+        return self._await(self.executor.dismissed(within), within + 1.0) or False
+
     def flush(self, within: float) -> bool:
         """Send all reports; whether all were acknowledged."""
         return self._await(self.reporter.drain(within), within + 1.0) or False

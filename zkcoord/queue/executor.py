@@ -89,6 +89,7 @@ class Executor:
         self._draining = False
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
+        self._dismissed = asyncio.Event()
 
     # --- what the agent may ask -----------------------------------------------------------------
 
@@ -159,6 +160,14 @@ class Executor:
             return False
         return True
 
+    async def dismissed(self, within: float) -> bool:
+        """Whether a leader said within so many seconds that no order follows."""
+        try:
+            await asyncio.wait_for(self._dismissed.wait(), within)
+        except TimeoutError:
+            return False
+        return True
+
     async def close(self, within: float) -> bool:
         """Let go of all; whether every handler had stopped within so many seconds."""
         self._draining = True
@@ -188,6 +197,8 @@ class Executor:
         """Do what one record asks; whether the leader wants to hear what is held."""
         if decision.dropped is Drop.LATER:
             self._on_invalid("another agent has claimed the inbox")
+        if decision.last:
+            self._dismissed.set()
         for order in decision.run:
             self._arrive(order, tenure)
         for stop in decision.cancel:
