@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ipaddress
 import random
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zkcoord.errors import ConfigError
+from zkcoord.errors import ConfigError, NameRefused
 from zkcoord.zk.names import check_path
 
 _PORT_MAX = 65535
 _PORT = 2181
 _BUDGET_MIN_S = 0.2
 _ROUND_MAX_S = 10.0
+
+_HINT = (
+    "write host:port, several with commas, and /path behind the last if wanted; "
+    "IPv6 addresses in brackets"
+)
+_SERVER_BEHIND = re.compile(r",[^,/]*:\d+(/|,|$)")
 
 Host = tuple[str, int]
 
@@ -104,8 +112,8 @@ def check_hosts(hosts: object) -> str:
     """A connect string ``host:port,…/chroot``, given back.
 
     Raises:
-        ConfigError: it is no text, names no server, or has a part that is no address.
-        NameRefused: the chroot is no path.
+        ConfigError: it is no text, names no server, has a part that is no address, or a chroot
+            that is no path.
     """
     if not isinstance(hosts, str):
         raise ConfigError(f"Session: hosts must be text such as 'zk1:2181/path', not {hosts!r}")
@@ -116,11 +124,15 @@ def check_hosts(hosts: object) -> str:
     if wrong:
         raise ConfigError(
             f"Session: hosts {hosts!r}: {', '.join(map(repr, wrong))}: no host:port",
-            hint="write host:port, several with commas, and /path behind the last if wanted; "
-            "IPv6 addresses in brackets",
+            hint=_HINT,
         )
     if slash and path:
-        check_path("/" + path)
+        try:
+            check_path("/" + path)
+        except NameRefused as error:
+            raise ConfigError(f"Session: hosts {hosts!r}: {error.args[0]}", hint=_HINT) from None
+    if _SERVER_BEHIND.search(path):
+        raise ConfigError(f"Session: hosts {hosts!r}: a server behind the path", hint=_HINT)
     return hosts
 
 
@@ -153,8 +165,24 @@ def _address(text: str) -> Host:
         port = rest[1:] or ("" if rest else port)
     elif ":" in text:
         host, _, port = text.partition(":")
-    if not host or any(letter.isspace() for letter in host):
+    if not (_is_ipv6(host) if text.startswith("[") else _is_name(host)):
         return "", 0
     if not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= _PORT_MAX):
         return "", 0
     return host, int(port)
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return bool(ipaddress.IPv6Address(text))
+    except ValueError:
+        return False
+
+
+def _is_name(text: str) -> bool:
+    """Whether a resolver can be asked for it; an IPv4 address is a name, too."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return bool(text) and all(letter.isalnum() or letter in "-._" for letter in text)
