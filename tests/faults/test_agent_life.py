@@ -103,8 +103,9 @@ def test_a_leaving_agent_gives_back_what_takes_too_long(ward: Ward) -> None:
 def test_a_task_that_kills_its_agents_is_stopped(ward: Ward) -> None:
     source = ward.submit_one("killer", "deadly", refine={})
     for _ in range(2):
-        with ward.nurses() as [victim]:
-            wait_for("its death", lambda victim=victim: not victim.alive)  # type: ignore[misc]
+        victim = ward.nurse()  # which may die before it can say that it joined
+        wait_for(f"its death; {ward.logs()}", lambda victim=victim: not victim.alive)  # type: ignore[misc]
+        assert "crash point reached" in victim.text()
     letter = ward.letter(source)
     assert (letter.reason, letter.attempts, letter.task) == ("crashes", 2, "deadly")
     assert letter.value == b'{"task":"deadly","kwargs":{}}'
