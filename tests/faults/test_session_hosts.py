@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from frame_relay import Frame, FrameRelay
 from special_stack import SpecialStack, with_observer
 
 from tests import waiting
@@ -68,6 +70,20 @@ def test_a_round_over_dead_hosts_takes_a_third_of_the_timeout_and_the_next_one_m
     assert budgets() == [2.0, 2.0, 2.0]
     servers.answered(3600.0)
     assert sum(budgets()) == pytest.approx(10.0)
+    servers.replace([(HOST, port) for port in range(1, 101)])
+    servers.answered(3.0)
+    assert set(budgets()) == {0.2}  # enough for one round trip, however many they are
+
+
+def test_the_addresses_of_one_host_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        return [(0, 0, 0, "", (f"10.0.0.{number}", port)) for number in (1, 2, 3, 3)]
+
+    monkeypatch.setattr(hosts.socket, "getaddrinfo", resolve)
+    servers = Servers([("zk.example.org", 1), ("other.example.org", 2)], 18.0)
+    tried = [server for _, server in servers.round()]
+    assert [server.address[0] for server in tried] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"] * 2
+    assert {server.budget for server in tried} == {1.0}
 
 
 def test_the_host_tried_last_comes_last_in_the_next_round() -> None:
@@ -93,7 +109,7 @@ def test_frozen_hosts_in_front_cost_no_more_than_their_share(
 def test_names_that_cannot_be_resolved_do_not_stand_in_the_way(zookeeper: str) -> None:
     with Session(f"nowhere.invalid:2181,{zookeeper}", timeout=6) as session:
         assert session.connected
-    with pytest.raises(EnsembleUnavailable, match=r"nowhere\.invalid"):
+    with pytest.raises(EnsembleUnavailable, match=r"1\.5 s: nowhere\.invalid: "):
         Session("nowhere.invalid:2181", timeout=6).start(timeout=1.5)
 
 
@@ -125,6 +141,24 @@ def test_requests_on_their_way_are_answered_before_the_session_moves(trio: Speci
         writes = [session.nodes.create_future(f"/n{number}") for number in range(500)]
         session.set_hosts(two)
         assert len({write.wait().path for write in writes}) == 500
+
+
+def test_a_session_that_is_never_idle_moves_all_the_same(trio: SpecialStack) -> None:
+    one, two, _ = (server.address for server in trio.zookeepers)
+    states: list[str] = []
+    with Session(f"{one}/restless", timeout=10) as session:
+        session.on_state(states.append)
+        going = [True]
+
+        def again(*_: object) -> None:
+            if going[0]:
+                session.nodes.exists_future("/").on_done(lambda: session.link.loop.post(again))
+
+        for _ in range(8):
+            again()
+        session.set_hosts(two)
+        until(lambda: states == ["suspended", "connected"])
+        going[0] = False
 
 
 def test_a_session_that_reaches_nobody_is_helped_by_other_hosts(
@@ -167,6 +201,40 @@ def test_an_observer_serves_and_when_it_freezes_the_session_moves(trio: SpecialS
         lease.release(5)
 
 
+def test_a_server_without_a_quorum_is_not_shown_our_session(zookeeper: str) -> None:
+    """It would refuse every session but its own. What is asked for is in the first frame."""
+
+    def held_back(frame: Frame) -> bytes | None:
+        with_quorum = frame.number == 0 and not frame.body[-1]
+        if gone and with_quorum:
+            relay.cut()
+            return None
+        return frame.body
+
+    gone: list[bool] = []
+    config = SessionConfig(timeout_s=10, read_only=True)
+    with FrameRelay(zookeeper, up=held_back) as relay, Session(relay.address, config=config) as us:
+        ours = us.id
+        gone.append(True)
+        relay.cut()
+
+        def greetings(*, read_only: bool) -> list[tuple[int, bytes]]:
+            """Session and password of those that were sent since."""
+            first = [f.body for f in relay.sent if f.number == 0 and f.link > 0]
+            return [
+                (*struct.unpack_from("!q", body, 16), body[28:44])
+                for body in first
+                if body[-1] == read_only
+            ]
+
+        until(lambda: greetings(read_only=True) and greetings(read_only=False))
+        assert set(greetings(read_only=True)) == {(0, bytes(16))}
+        assert {session for session, _ in greetings(read_only=False)} == {ours}
+        gone.clear()
+        until(lambda: us.connected)
+        assert us.id == ours
+
+
 def test_a_server_without_a_quorum_is_read_only_when_asked_for(trio: SpecialStack) -> None:
     left, right, observer = trio.zookeepers
     root = trio.zookeeper + "/calm"
@@ -191,7 +259,8 @@ def test_a_server_without_a_quorum_is_read_only_when_asked_for(trio: SpecialStac
         for use in WRITING.values():
             with pytest.raises((EnsembleUnavailable, AcquireTimeout, WaitTimeout)):
                 use(session, "l", "/calm-place", 0.1).wait()
-        until(lambda: session.read_only)  # it looks for a quorum now and then
+        until(lambda: states.count("read_only") > 1)  # it looks for a quorum now and then
+        until(lambda: session.read_only)
         assert session.nodes.get("/a", timeout=20)[0] == b"1"
         with pytest.raises(EnsembleUnavailable):
             Session(left.address, timeout=4).start(timeout=1)

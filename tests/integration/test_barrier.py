@@ -8,6 +8,7 @@ from tests.waiting import until
 from zkcoord.errors import ConfigError, NameRefused, NodeForeign, SessionClosed, WaitTimeout
 from zkcoord.recipes import Barrier
 from zkcoord.zk import Session
+from zkcoord.zk.call import Call
 
 
 def test_all_wait_until_it_is_lifted(session: Session, other: Session) -> None:
@@ -55,6 +56,21 @@ def test_lifted_and_put_up_again_lets_everybody_go_who_waited(
     session.nodes.transaction().delete("/barriers/gate").create("/barriers/gate").commit()
     waiting.wait()
     assert barrier.is_up()
+
+
+def test_what_anybody_did_before_is_seen(session: Session) -> None:
+    """A server may be behind: it catches up before it is asked."""
+    sent: list[str] = []
+    submit = session.link._connection.submit
+
+    def spy(call: Call) -> None:
+        sent.append(type(call.request).__name__)
+        submit(call)
+
+    session.link._connection.submit = spy  # type: ignore[method-assign]
+    Barrier(session, "gate").wait(timeout=5)
+    assert not Barrier(session, "gate").is_up()
+    assert [one for one in sent if one in {"Sync", "Exists"}] == ["Sync", "Exists"] * 2
 
 
 def test_bad_input(session: Session) -> None:

@@ -134,6 +134,29 @@ def test_a_claim_whose_answer_is_lost_is_known_by_what_its_node_says(
         until(lambda: taken(session) == [] and cut_off.ephemeral_bytes == 0)
 
 
+def test_a_claim_that_never_arrived_is_not_taken_for_done(zookeeper: str, session: Session) -> None:
+    """Sent again, it is refused for what another has done meanwhile."""
+    lost: list[int] = []
+
+    def lose(frame: Frame) -> bytes | None:
+        if frame.number and frame.opcode == Multi.opcode and not lost:
+            lost.append(frame.xid)
+            session.nodes.create(f"{FOLDER}/slots/gpu-0", ephemeral=True)
+            relay.cut()
+            return None
+        return frame.body
+
+    chroot = zookeeper.partition("/")[2]
+    with FrameRelay(zookeeper) as relay, Session(relay.address, timeout=10) as cut_off:
+        pool = Pool(cut_off, "gpus", GPUS, root=f"/{chroot}/pools")
+        pool.acquire(timeout=5).release(timeout=5)
+        relay.up = lose
+        lease = pool.acquire(timeout=10)
+        assert lost
+        assert lease.slot == "gpu-1"
+        assert session.nodes.get(f"{FOLDER}/slots/gpu-0")[1].owner == session.id
+
+
 def test_a_link_that_drops_at_any_frame_costs_no_slot_and_leaves_nothing(
     zookeeper: str, session: Session
 ) -> None:
