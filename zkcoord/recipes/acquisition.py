@@ -33,7 +33,7 @@ from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.lock_delay import MARK, Gate
 from zkcoord.recipes.position import OnPosition, Survey, Telling
-from zkcoord.recipes.waiting import Waiting
+from zkcoord.recipes.waiting import Waiting, not_granted
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.requests import (
@@ -273,7 +273,7 @@ class Acquisition(Waiting[LeaseT]):
     def _late(self, waited: float) -> str:
         if self._trying and self._holder:
             return f"{self._name} is held by {self._holder}"
-        text = f"{self._name}: not granted within {waited:.2f} s"
+        text = f"{self._name}: {not_granted(waited, trying=self._trying)}"
         if self._holder:
             text += f", held by {self._holder}"
         elif self._gate is not None and (self._gate.held_back or self._trying):

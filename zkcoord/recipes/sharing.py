@@ -24,6 +24,7 @@ from zkcoord.errors import AcquireTimeout, ConfigError, SessionClosed, SessionLo
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.metrics import Kind, Observation, tell
 from zkcoord.recipes.per_link import PerLink
+from zkcoord.recipes.waiting import not_granted
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
@@ -87,12 +88,14 @@ class _Member:
             self._link.loop.post(self._share.left, self)
 
     def _expired(self) -> None:
-        self.promise.fail(late(self._share.name, now() - self._begun))
+        self.promise.fail(late(self._share.name, now() - self._begun, trying=False))
 
 
-def late(name: str, waited: float) -> AcquireTimeout:
+def late(name: str, waited: float, *, trying: bool) -> AcquireTimeout:
     """The error of a local waiter that got nothing in time."""
-    text = f"{name}: not granted within {waited:.2f} s; others of this process hold it or wait"
+    said = not_granted(waited, trying=trying)
+    why = "hold it or wait" if trying else "share its place and the wait"
+    text = f"{name}: {said}; others of this process {why}"
     return AcquireTimeout(text, name=name, waited=waited)
 
 
@@ -217,7 +220,7 @@ class Shares:
                 if share is None:
                     return None
                 refused: Promise[Lease] = Promise(link.dispatcher)
-                refused.fail(late(name, 0.0))
+                refused.fail(late(name, 0.0, trying=True))
                 return refused
             promise = None if share is None else share.join(timeout)
             if promise is None:

@@ -174,9 +174,7 @@ class Waiting(Generic[LeaseT]):
 
     def _late(self, waited: float) -> str:
         """What to say when it was not granted in time."""
-        text = f"{self._what} not granted within {waited:.2f} s"
-        if self._trying:
-            text = f"{self._what} not to be had now"
+        text = f"{self._what} {not_granted(waited, trying=self._trying)}"
         if self._holder:
             text += f", held by {self._holder}"
         elif not self._link.connected:
@@ -204,6 +202,14 @@ class Waiting(Generic[LeaseT]):
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+
+def not_granted(waited: float, *, trying: bool) -> str:
+    """That it did not come in time; a try has none."""
+    if trying:
+        return "not to be had now"
+    digits = 2 if waited < 1 else 1 if waited < 10 else 0
+    return f"not granted within {waited:.{digits}f} s"
 
 
 def _undo(lease: Lease) -> None:
