@@ -42,6 +42,8 @@ def check(how: How) -> None:
         raise click.UsageError("--shared and --permits: one of them")
     if how["weight"] != 1 and how["permits"] is None:
         raise click.UsageError("--weight: only with --permits")
+    if how["permits"] and how["weight"] > how["permits"]:
+        raise click.UsageError("--weight: not more than --permits")
     if how["grace"] is not None and how["on_lost"] != STOP:
         raise click.UsageError("--grace: only with --on-lost stop")
 

@@ -151,7 +151,9 @@ def _explain(error: Exception) -> ExitCode:
 
     output = Output(color=False if "--no-color" in sys.argv else None)
     if isinstance(error, ZkcoordError):
-        output.error(error.args[0] if error.args else type(error).__name__, error.hint)
+        from zkcoord_cli.wording import in_flags
+
+        output.error(*in_flags(error))
         if os.environ.get("ZKCOORD_TRACEBACK"):
             _traceback(error)
         return code_of(error)

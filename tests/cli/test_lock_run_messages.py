@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from zkcoord.recipes import Lock, Semaphore
+from zkcoord.zk import Session
 from zkcoord_cli.main import cli
 
 
@@ -58,3 +60,39 @@ def test_arguments_too_long_for_the_system(run: Any) -> None:
     result = run("a", "--", "true", *["x" * 100_000] * 30)
     assert result.exit_code == 126
     assert "cannot run 'true': Argument list too long" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        (
+            "run gpus --permits 4 -- true",
+            3,
+            "--permits 4: semaphore gpus has 3\n  try:",
+        ),
+        ("run new --permits 0 -- true", 3, "--permits 0: semaphore new has no number"),
+        ("run gpus --permits 0 --weight 4 -- true", 125, "--weight 4: semaphore gpus has only 3"),
+        ("run gpus --permits 3 --weight 4 -- true", 2, "--weight: not more than --permits"),
+        ("run gpus --permits 1000001 -- true", 2, "'--permits': 1000001 is not in the range"),
+        ("run a --zookeeper a:1//b -- true", 3, "zookeeper 'a:1//b': path '//b'"),
+        ("list --zookeeper a:x", 3, "zookeeper 'a:x': 'a:x': no host:port"),
+        ("revoke held --reason x", 8, "try: `lock run` listens"),
+    ],
+)
+def test_messages_speak_of_flags(
+    session: Session, zookeeper: str, line: str, status: int, said: str
+) -> None:
+    with Semaphore(session, "gpus", 3).hold(timeout=10), Lock(session, "held").hold(timeout=10):
+        environment = {"ZKCOORD_ZOOKEEPER": zookeeper}
+        result = CliRunner().invoke(cli, ["lock", *line.split()], env=environment)
+    assert result.exit_code == status
+    assert said in result.stderr
+    assert "None" not in result.stderr
+
+
+def test_resize_names_its_flag(session: Session, zookeeper: str) -> None:
+    with Semaphore(session, "gpus", 3).hold(weight=2, timeout=10):
+        line = ["semaphore", "resize", "gpus", "1"]
+        result = CliRunner().invoke(cli, line, env={"ZKCOORD_ZOOKEEPER": zookeeper})
+    assert result.exit_code == 8
+    assert "or --force" in result.stderr

@@ -43,7 +43,7 @@ def command() -> None:
 @click.option("--shared", is_flag=True, help="As one of many readers: the read side of the lock.")
 @click.option(
     "--permits",
-    type=click.IntRange(0),
+    type=click.IntRange(0, 1_000_000),
     metavar="N",
     show_default="a lock",
     help="Hold one of N permits of the semaphore NAME instead; 0: of as many as are stored.",
@@ -94,6 +94,7 @@ def run(
 
     from zkcoord.errors import AcquireTimeout, EnsembleUnavailable, LeaseLost, ZkcoordError
     from zkcoord.zk import Session
+    from zkcoord_cli.wording import in_flags
 
     if only_try and timeout is not None:
         raise click.UsageError("--try and --timeout: one of them")
@@ -122,10 +123,10 @@ def run(
                     lease.release(timeout=patience)
                 session.close(patience)
     except AcquireTimeout as error:
-        output.error(str(error), f"see who waits: zkcoord {noun} show {name}")
+        output.error(error.args[0], f"see who waits: zkcoord {noun} show {name}")
         return LockRunCode.NOT_ACQUIRED
     except ZkcoordError as error:
-        output.error(error.args[0] if error.args else type(error).__name__, error.hint)
+        output.error(*in_flags(error))
         code = code_of(error)
         own_fault = code in (ExitCode.USAGE, ExitCode.CONFIGURATION)
         return code if own_fault else LockRunCode.FAILED
