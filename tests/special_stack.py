@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from zkcoord.local import Stack
+from zkcoord.local import Stack, ports
 from zkcoord.local.ports import HOST
 from zkcoord.local.servers import ZooKeeperServer
 
@@ -13,7 +13,11 @@ Change = Callable[[ZooKeeperServer], None]
 
 
 class SpecialStack(Stack):
-    """ZooKeeper servers only; each is changed before it starts."""
+    """ZooKeeper servers only; each is changed before it starts.
+
+    Attributes:
+        secure: the address for TLS; empty where there is none.
+    """
 
     def __init__(
         self,
@@ -27,6 +31,7 @@ class SpecialStack(Stack):
         self._lines = dict(lines or {})
         self._flags = flags
         self._change = change
+        self.secure = ""
 
     def _build(self, *arguments: object) -> None:
         super()._build(*arguments)  # type: ignore[arg-type]
@@ -66,3 +71,30 @@ def with_observer() -> SpecialStack:
             server.extra_lines = {**server.extra_lines, "peerType": "observer"}
 
     return SpecialStack(zookeepers=3, flags=("-Dreadonlymode.enabled=true",), change=change)
+
+
+def with_certificates(folder: Path, authority: Path, *, name: str = "localhost") -> SpecialStack:
+    """One server that also talks TLS, to those whom the authority has certified, at `secure`.
+
+    Args:
+        folder: with ``NAME.pem`` and ``NAME.key``, the server's own.
+        authority: certificate of who certifies clients.
+        name: the name in the server's certificate.
+    """
+    both = folder / f"{name}-both.pem"
+    both.write_text((folder / f"{name}.key").read_text() + (folder / f"{name}.pem").read_text())
+    (port,) = ports.choose(1)
+    lines = {
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "secureClientPort": str(port),
+        "secureClientPortAddress": HOST,
+        "ssl.keyStore.location": str(both),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(authority),
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "need",
+        "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+    }
+    stack = SpecialStack(lines=lines)
+    stack.secure = f"{name}:{port}"
+    return stack
