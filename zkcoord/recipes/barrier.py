@@ -17,6 +17,7 @@ from zkcoord.recipes.contenders import describe
 from zkcoord.recipes.register import folder
 from zkcoord.recipes.steps import PAUSE_S, Course, News, Pause, Steps, Watched, read
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_name, check_path, join, parent
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import NODE_DELETED, Create, Delete, Exists, Sync
@@ -55,6 +56,9 @@ class Barrier:
         self.name = check_name(name, "barrier name")
         self.session = check_session(session)
         self._path = session.link.absolute(join(check_path(root), name))
+
+    def __repr__(self) -> str:
+        return shown(self, self.name, self.session.link)
 
     def create(self, timeout: float = _TIMEOUT_S) -> None:
         """Put it up. When it is up already: no effect.

@@ -13,6 +13,7 @@ from zkcoord.recipes.register import FRESH_S, Register
 from zkcoord.recipes.steps import Course, Steps
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
+from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_path
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session, check_session
@@ -68,6 +69,9 @@ class Counter:
         self._known: Tally | None = None
         self._known_until = 0.0
         self._adding = Adding(link, path, self._change)
+
+    def __repr__(self) -> str:
+        return shown(self, self.path, self.session.link)
 
     def get(self, timeout: float = _TIMEOUT_S, *, sync: bool = False) -> int:
         """The count; 0 when nothing was counted yet.

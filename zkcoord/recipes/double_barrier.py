@@ -15,6 +15,7 @@ from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.steps import PAUSE_S, Course, News, Pause, Steps, Watched, read
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_label, check_name, check_path, join
@@ -78,6 +79,9 @@ class DoubleBarrier:
         if len(self._label.encode()) > _LABEL_BYTES_MAX:
             raise ConfigError(f"barrier {name}: a label has at most {_LABEL_BYTES_MAX} bytes")
         self._folder = session.link.absolute(join(check_path(root), name))
+
+    def __repr__(self) -> str:
+        return shown(self, self.name, self.session.link, f"size {self.size}")
 
     def enter(self, timeout: float | None = None) -> Participant:
         """Wait until a round is complete that this call is in.

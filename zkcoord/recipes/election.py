@@ -25,6 +25,7 @@ from zkcoord.recipes.revocation import OnRevoke, check_reason, listening
 from zkcoord.recipes.running import Running
 from zkcoord.recipes.steps import Steps
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_data, check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
@@ -66,6 +67,9 @@ class Election:
         self._lock = threading.Lock()
         self._campaigns: set[Promise[Leadership]] = set()
         self._leaderships: list[Leadership] = []
+
+    def __repr__(self) -> str:
+        return shown(self, self.name, self.session.link, self.state)
 
     @property
     def state(self) -> Literal["leading", "candidate", "idle"]:

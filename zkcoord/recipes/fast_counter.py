@@ -22,6 +22,7 @@ from zkcoord.recipes.register import FRESH_S, TRIES_MAX, Register, folder
 from zkcoord.recipes.steps import PAUSE_S, Course, Flight, Pause, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
+from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_path, join, parent
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Create, GetChildren, GetData, Sync
@@ -72,6 +73,9 @@ class FastCounter:
         link = session.link
         self._folder = link.absolute(path)
         self._adding = Adding(link, path, self._change)
+
+    def __repr__(self) -> str:
+        return shown(self, self.path, self.session.link)
 
     def add(self, amount: int = 1, timeout: float = _TIMEOUT_S) -> None:
         """Add to it, exactly once. Arguments and errors as for `Counter.add`.

@@ -78,8 +78,11 @@ class Lease:
         self._watch_over()
 
     def __repr__(self) -> str:
-        state = self._reason or f"{self.valid_for():.1f} s"
-        return f"<{type(self).__name__} {self.name} token={self.token:#x} {state}>"
+        if self._reason:
+            state = "released" if self._reason == "released" else f"lost: {self._reason}"
+        else:
+            state = "lost: session" if self._over() else f"valid for {self.valid_for():.1f} s"
+        return f"<{type(self).__name__} {self.name!r}, token {self.token}, {state}>"
 
     # --- is it still ours? -----------------------------------------------------------------------
 

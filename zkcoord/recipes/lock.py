@@ -18,6 +18,7 @@ from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.recipes.sharing import check_handoffs, shares
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
@@ -88,6 +89,9 @@ class Lock:
         self._give_back = partial(give_back, session.link) if lock_delay else None
         self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
+
+    def __repr__(self) -> str:
+        return shown(self, self.name, self.session.link)
 
     def acquire(
         self,

@@ -12,6 +12,7 @@ from zkcoord.recipes.member import Member
 from zkcoord.recipes.member_watch import Diff, Joined, Left, MembershipWatch, Updated
 from zkcoord.recipes.profiles import INTERVAL_S, Profile, check_interval
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_data, check_name, check_path, join
@@ -48,6 +49,9 @@ class Membership:
     def __init__(self, session: Session, path: str) -> None:
         self.session = check_session(session)
         self.path = check_path(path)
+
+    def __repr__(self) -> str:
+        return shown(self, self.path, self.session.link)
 
     def join(
         self,
@@ -218,6 +222,12 @@ class Presence:
         self.member: Member | None = None
         self.error: BaseException | None = None
         self._link.loop.post(self._join)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "joining" if self.member is None else "joined"
+        if self.error is not None:
+            state = f"ended: {type(self.error).__name__}"
+        return shown(self, f"{self._membership.path}/{self._name}", self._link, state)
 
     def update(self, data: bytes) -> None:
         """Publish new data, now and after every time it joins. Does not wait.

@@ -12,6 +12,7 @@ from zkcoord.recipes.line import Line
 from zkcoord.recipes.multi_acquisition import MultiAcquisition
 from zkcoord.recipes.vigil import Vigil
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown, some_of
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.errands import discard_all
 from zkcoord.zk.link import Link
@@ -119,6 +120,9 @@ class MultiLock:
         self._title = f"locks {', '.join(self.names)}"
         if len(self._title) > 100:
             self._title = f"locks {', '.join(self.names)[:90]}… ({len(self.names)})"
+
+    def __repr__(self) -> str:
+        return shown(self, some_of(self.names), self.session.link)
 
     def acquire(self, timeout: float | None = None) -> MultiLease:
         """Wait for all of them.

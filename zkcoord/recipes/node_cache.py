@@ -8,6 +8,7 @@ from typing import Self
 from zkcoord.errors import CoordinationError, SessionClosed, WaitTimeout
 from zkcoord.recipes.tree_diff import Cached, NodeDiff, Telling
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.follow import Follower
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_path
@@ -30,6 +31,10 @@ class Readiness:
     def reached(self) -> None:
         """It has."""
         self._first.fulfil(None)
+
+    def is_reached(self) -> bool:
+        """Whether it was read."""
+        return self._first.done() and not self._first.cancelled() and not self._first.exception()
 
     def failed(self, error: CoordinationError) -> None:
         """It will not."""
@@ -98,6 +103,18 @@ class NodeCache:
         self.error: CoordinationError | None = None
         self._follower = Follower(self._link, self._link.absolute(path), self._read, children=False)
         self._link.loop.post(self._follower.start)
+
+    def __repr__(self) -> str:
+        if self.error is not None:
+            state = f"ended: {type(self.error).__name__}"
+        elif self._follower.closed:
+            state = "closed"
+        elif not self._ready.is_reached():
+            state = "not read yet"
+        else:
+            node = self._node
+            state = "missing" if node is None else f"version {node.stat.version}"
+        return shown(self, self.path, self._link, state)
 
     def get(self) -> Cached | None:
         """The node as it was last seen; None when it is not there, or not read yet.

@@ -26,6 +26,7 @@ from zkcoord.recipes.slot import SLOTS, SlotLease, understand
 from zkcoord.recipes.slot_acquisition import SlotAcquisition
 from zkcoord.recipes.steps import PAUSE_S, Course, Folder, Pause, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown, some_of
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Exists
@@ -119,6 +120,10 @@ class Pool:
         self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
         self._what = f"pool {name}"
+
+    def __repr__(self) -> str:
+        slots = "as stored" if self._slots is None else some_of(self._slots)
+        return shown(self, self.name, self.session.link, f"slots {slots}")
 
     def acquire(self, timeout: float | None = None, *, prefer: str = "") -> SlotLease:
         """Wait for a slot.

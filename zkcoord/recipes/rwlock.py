@@ -38,6 +38,7 @@ from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.reentry import DEPTH_MAX, ReentrantLease, Tenure, Tenures
 from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link, log
 from zkcoord.zk.names import check_label, check_name, check_path, join
@@ -167,6 +168,9 @@ class ReadWriteLock:
         tenure.beside = beside
         return writer
 
+    def __repr__(self) -> str:
+        return shown(self, self.name, self.session.link)
+
     def _depth(self, *, shared: bool) -> int:
         mine = self._tenures.mine()
         lease = None if mine is None else (mine.shared if shared else mine.exclusive)
@@ -179,6 +183,11 @@ class LockFace:
     def __init__(self, lock: ReadWriteLock, *, shared: bool) -> None:
         self._lock = lock
         self._shared = shared
+
+    def __repr__(self) -> str:
+        return shown(
+            self, self._lock.name, self._lock.session.link, "read" if self._shared else "write"
+        )
 
     @property
     def depth(self) -> int:

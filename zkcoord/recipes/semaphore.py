@@ -18,6 +18,7 @@ from zkcoord.recipes.permit_acquisition import PermitAcquisition
 from zkcoord.recipes.resizing import KEPT, Resized, resizing
 from zkcoord.recipes.steps import Course, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_label, check_name, check_path, join
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Delete, Stat
@@ -120,6 +121,10 @@ class Semaphore:
         self._label = check_label(label) or session.name
         self._folder = session.link.absolute(join(check_path(root), name))
         self._what = f"semaphore {name}"
+
+    def __repr__(self) -> str:
+        permits = "as stored" if self._permits is None else str(self._permits)
+        return shown(self, self.name, self.session.link, f"permits {permits}")
 
     def acquire(self, weight: int = 1, timeout: float | None = None) -> PermitLease:
         """Wait for permits.

@@ -10,6 +10,7 @@ from zkcoord.recipes.node_cache import READY_S, Readiness
 from zkcoord.recipes.tree_diff import Cached, NodeDiff, Telling
 from zkcoord.recipes.tree_reading import Scope, TreeReading
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_path
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.session import Session, check_session
@@ -85,6 +86,13 @@ class TreeCache:
             self._link, scope, self._noted, self._ready.reached, self._ended
         )
         self._link.loop.post(self._reading.start)
+
+    def __repr__(self) -> str:
+        if self.error is not None:
+            state = f"ended: {type(self.error).__name__}"
+        else:
+            state = "current" if self.current else "being read"
+        return shown(self, self.path, self._link, f"nodes {len(self)}", state)
 
     @property
     def current(self) -> bool:

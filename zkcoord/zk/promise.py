@@ -57,6 +57,17 @@ class Promise(Future[T]):
                     self._awaited = threading.Condition(self._lock)
                 return self._awaited
 
+    def __repr__(self) -> str:
+        if not self.done():
+            state = "pending"
+        elif self.cancelled():
+            state = "cancelled"
+        elif self._exception is not None:
+            state = f"failed: {type(self._exception).__name__}"
+        else:
+            state = f"done: {type(self._result).__name__}"
+        return f"<{type(self).__name__} {state}>"
+
     def done(self) -> bool:
         """Whether there is a result or an error, or it was cancelled."""
         return self._state in _OVER

@@ -10,6 +10,7 @@ from zkcoord.config import SessionConfig
 from zkcoord.errors import ConfigError, EnsembleUnavailable, SessionClosed
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
+from zkcoord.zk.condition import condition
 from zkcoord.zk.hosts import check_hosts
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_label
@@ -67,6 +68,11 @@ class Session:
         self.config = config
         self.link = Link(hosts, config, name=name)
         self.nodes = Nodes(self.link)
+
+    def __repr__(self) -> str:
+        named = f" named {self.name!r}" if self.name else ""
+        number = f", id {self.id & (1 << 64) - 1:#x}" if self.id else ""
+        return f"<Session {self.hosts!r}{named}, {condition(self.link)}{number}>"
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -225,8 +231,9 @@ class Session:
 
     @property
     def ephemeral_bytes(self) -> int:
-        """Bytes of ephemeral paths of the present session, see SessionFull."""
-        return self.link.epoch.ephemeral_bytes if self.link.epoch is not None else 0
+        """Bytes of ephemeral paths of the present session, see SessionFull; 0 without one."""
+        epoch = self.link.epoch
+        return 0 if epoch is None or epoch.over() else epoch.ephemeral_bytes
 
     def on_state(self, fn: Callable[[str], object]) -> None:
         """Call ``fn(state)`` on the dispatcher: "connected", "suspended", "lost", "closed".
