@@ -120,10 +120,10 @@ def pair(session: Session, root: str) -> Callable[[float | None], Promise[Any]]:
 
 
 ENTERING = {
-    "lock": (lock, [CREATE, CHILDREN], [DELETE]),
-    "rlock": (rlock, [CREATE, CHILDREN], [DELETE]),
+    "lock": (lock, [CREATE], [DELETE]),
+    "rlock": (rlock, [CREATE], [DELETE]),
     "reader": (reader, [CREATE, CHILDREN], [DELETE]),
-    "writer": (writer, [CREATE, CHILDREN], [DELETE]),
+    "writer": (writer, [CREATE], [DELETE]),
     "permit": (permit, [CREATE, CHILDREN, GET], [DELETE]),
     "multilock": (pair, [MULTI, CHILDREN, CHILDREN], [MULTI]),
 }
@@ -145,6 +145,22 @@ def test_acquire_and_release_are_two_flights(meter: Meter, kind: str) -> None:
     lease.release(timeout=10)
     meter.session.nodes.exists("/")
     assert [code for code in meter.asked() if code not in {EXISTS, UNWATCH}] == leaving
+
+
+def test_who_held_last_lists_only_when_others_came_meanwhile(meter: Meter, other: Session) -> None:
+    acquire, theirs = lock(meter.session, meter.root), lock(other, meter.root)
+
+    def asked() -> list[int]:
+        meter.reset()
+        acquire(10).wait().release(timeout=10)
+        return meter.asked()
+
+    assert asked()[-2:] == [CREATE, DELETE]  # the first number tells it all
+    assert asked() == [CREATE, DELETE]
+    theirs(10).wait().release(timeout=10)
+    assert asked() == [CREATE, CHILDREN, DELETE]  # in two flights, this once
+    assert asked() == [CREATE, CHILDREN, DELETE]  # in one
+    assert asked() == [CREATE, DELETE]
 
 
 def test_another_hold_of_the_same_owner_costs_nothing(meter: Meter) -> None:

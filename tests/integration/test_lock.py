@@ -236,7 +236,7 @@ def test_an_uncontended_acquire_is_one_flight_and_a_release_one_request(session:
 
     session.link._connection.submit = spy
     lock.acquire(timeout=5).release(timeout=5)
-    assert sent == ["create", "children", "delete"]
+    assert sent == ["create", "delete"]
 
 
 def test_hold_raises_when_the_lease_was_lost_inside(session: Session) -> None:

@@ -29,7 +29,7 @@ from zkcoord.zk import Session, clock, link
 from zkcoord.zk.call import Call
 from zkcoord.zk.loop import Timer, run
 from zkcoord.zk.outbox import Outbox
-from zkcoord.zk.requests import Close, Exists
+from zkcoord.zk.requests import Close, Delete, Exists
 from zkcoord.zk.translate import LinkDropped, from_code
 
 assert zkcoord.recipes  # imported, so that its modules are found below
@@ -204,7 +204,8 @@ class ModelConnection:
         error: CoordinationError | None = None
         if told.code and not (told.code == NO_NODE and isinstance(call.request, Exists)):
             error = from_code(told.code, call.what)
-        self.owner.reply(call, None if error else told.result, error)
+        result = told.zxid if isinstance(call.request, Delete) else told.result
+        self.owner.reply(call, None if error else result, error)
 
     def acknowledged(self, sent: float) -> None:
         self.owner.acknowledged(sent)

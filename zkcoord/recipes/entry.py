@@ -2,7 +2,9 @@
 
 - *One flight.* create2 and getChildren are sent together: a session's requests are carried out in
   order, so one round trip tells place and token. Where others of the session wait already, the
-  listing is shared with them: see :mod:`zkcoord.recipes.shared_queue`.
+  listing is shared with them: see :mod:`zkcoord.recipes.shared_queue`. Where the session was the
+  last to hold, time after time, only create2 is sent: its reply mostly proves that nobody is in
+  front, see :mod:`zkcoord.core.vacancy`; when it does not, the listing follows.
 - *Unknown outcome.* When the link drops after a create was sent, the same request is created again
   and then listed: a write is ordered after the first one, a read is not. The lowest own node
   counts, the others are deleted. A refusal of the second one tells as much: the listing behind it
@@ -20,6 +22,7 @@ from typing import Any
 
 from zkcoord.core import ordering
 from zkcoord.core.ordering import Contender, Place
+from zkcoord.core.vacancy import Moment, Vacancy, nobody_in_front
 from zkcoord.errors import (
     CoordinationError,
     LeaseLost,
@@ -58,6 +61,9 @@ class Entry:
         self._refused: CoordinationError | None = None
         self._uncertain = False
         self._hidden = False  # what is uncertain may not be listed
+        self._fresh = False  # the folder was made a moment ago
+        self._vacancy: Vacancy | None = None
+        self._first: Contender | None = None  # we are it, and nobody is in front of us
         self._tokens: dict[str, int] = {}
         self._left = False
         self._queue: SharedQueue | None = None
@@ -90,9 +96,14 @@ class Entry:
                 self._get_in()
 
     def _get_in(self) -> None:
-        """Create, and list too unless another's listing tells as much."""
+        """Create, and list too unless that will hardly be needed. With the turn."""
         exclusive = self._line.kind == ordering.EXCLUSIVE
-        if self._queue is None or self._queue.must_list(self, exclusive=exclusive):
+        alone = self._queue is None or self._queue.must_list(self, exclusive=exclusive)
+        self._vacancy = left = self._epoch.vacancies.take(self._line.folder)
+        if alone and exclusive and self._line.silent:
+            alone = not (self._fresh or (left is not None and left.expected))
+        self._fresh = False
+        if alone:
             self._fly()
         else:
             creating = self._creation(self._joined)
@@ -113,6 +124,12 @@ class Entry:
         self._link.submit(creating)
         self._link.submit(listing)
         self._line.listed()
+
+    def _fly_again(self) -> None:
+        """What was created may be there: create it once more, and list."""
+        with self._link.folders.turn:
+            self._vacancy, self._first = self._epoch.vacancies.take(self._line.folder), None
+            self._fly()
 
     def look(self) -> None:
         """Look where it stands now."""
@@ -140,6 +157,9 @@ class Entry:
         mine = self._contender
         if self._queue and mine and self._line.kind == ordering.EXCLUSIVE:
             self._queue.reached(mine)
+            expected = self._first == mine
+            folder = self._line.folder
+            self._epoch.vacancies.held(folder, self.mine, mine.sequence, expected=expected)
         self._leave_queue()
 
     def _leave_queue(self, *, forget: bool = False) -> None:
@@ -159,7 +179,7 @@ class Entry:
                 call.abandoned = True
             return  # their replies come back here
         if self._uncertain:
-            self._fly()
+            self._fly_again()
             return
         self._leave_queue()
         if self.mine:
@@ -186,6 +206,15 @@ class Entry:
             path, stat = result
             self._tokens[path] = stat.czxid
             self.mine = self.mine or path
+            self._compare(path, self._epoch.vacancies.created(stat.czxid))
+
+    def _compare(self, path: str, created: Moment) -> None:
+        """Whether the node's number alone tells that nobody is in front."""
+        number, left, self._vacancy = path[len(self._prefix) :], self._vacancy, None
+        exclusive = self._line.kind == ordering.EXCLUSIVE
+        if exclusive and nobody_in_front(left, int(number), created):
+            node = path.rpartition("/")[2]
+            self._first = Contender(ordering.EXCLUSIVE, *self.key, int(number), node)
 
     def _listed(self, names: list[str] | None, error: CoordinationError | None) -> None:
         """The listing is here, and so is the reply of a create in the same flight."""
@@ -218,7 +247,7 @@ class Entry:
             self._refused = None  # the answer to the next one tells as much
 
     def _joined(self, result: Any, error: CoordinationError | None) -> None:
-        """Created, where others of this session wait: the place is still to be learned."""
+        """Created, and not listed: the place is still to be learned."""
         self._create_replied(result, error)
         self._calls = []
         if self._over():
@@ -226,7 +255,7 @@ class Entry:
         if self._refused is not None:
             self._not_created(self._refused)
         elif error is not None:
-            self._fly()
+            self._fly_again()
         elif not self._asker.wanted():
             self.leave()
         else:
@@ -238,10 +267,14 @@ class Entry:
         if queue is None:
             return
         place = None
-        if self._line.silent:
+        if self._first is not None:
+            queue.seen(self, [self._first])
+            place = Place(0, self._first, (), ())
+        elif self._line.silent:
             contender = ordering.parse(self.mine.rpartition("/")[2])
             place = None if contender is None else queue.append(contender)
         if place is None:
+            queue.not_seen(self)
             queue.look(self)
         else:
             self._place(place)
@@ -263,6 +296,7 @@ class Entry:
 
     def _ensured(self, error: CoordinationError | None) -> None:
         if error is None:
+            self._fresh = True
             self._again()
         else:
             self._trouble(error, self._again)
@@ -271,9 +305,10 @@ class Entry:
         if self._over() or self._calls or self._left:
             return
         if self._uncertain:
-            self._fly()
+            self._fly_again()
         elif self._asker.wanted():
-            self._get_in()
+            with self._link.folders.turn:
+                self._get_in()
         else:
             self.leave()
 

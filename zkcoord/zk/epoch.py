@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from zkcoord.core.lease import Belief
+from zkcoord.core.vacancy import Vacancies
 from zkcoord.errors import SessionFull
 from zkcoord.zk.clock import now
 from zkcoord.zk.loop import Worker
@@ -54,6 +55,7 @@ class Epoch:
         leaving: paths of its nodes that are being deleted by this session itself.
         vigil: what watches over its leases' nodes, once there is one.
         queues: folders in which somebody of this session waits, and what is known of the queue.
+        vacancies: folders whose front somebody of this session left last.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Epoch:
         self.claims: dict[str, Promise[bool] | None] = {}
         self.leaving: set[str] = set()
         self.queues: dict[str, Any] = {}
+        self.vacancies = Vacancies()
         self.vigil: Any = None
 
     @property
@@ -158,6 +161,7 @@ class Epoch:
         with self._lock:
             self._bytes -= self._paths.pop(path, 0)
             self.leaving.discard(path)
+        self.vacancies.gone(path)
 
     def unreserve(self, room: int) -> None:
         """A reserved path was not created."""

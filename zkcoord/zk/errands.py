@@ -51,7 +51,9 @@ class _Removal:
     def ask(self) -> None:
         self._link.call(Delete(self._path), self._replied, epoch=self._epoch, verb="delete")
 
-    def _replied(self, _result: object, error: CoordinationError | None) -> None:
+    def _replied(self, zxid: Any, error: CoordinationError | None) -> None:
+        if error is None:
+            self._epoch.vacancies.removed(self._path, zxid)
         if error is None or isinstance(error, NodeMissing):
             self._epoch.free(self._path)
             self._done(True)

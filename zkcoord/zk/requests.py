@@ -26,6 +26,8 @@ from zkcoord.zk.jute import (
 
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _MULTI = struct.Struct("!i?i")
+_ZXID = struct.Struct("!q")
+_ZXID_BEFORE_BODY = 12  # a reply's header: xid, zxid, error
 
 EPHEMERAL = 1
 SEQUENTIAL = 2
@@ -157,8 +159,10 @@ class Delete:
         """The body."""
         return write_string(self.path) + INT.pack(self.version)
 
-    def deserialize(self, buffer: bytes, offset: int) -> None:
-        """Nothing."""
+    def deserialize(self, buffer: bytes, offset: int) -> int:
+        """The transaction, from the reply's header: it has no body."""
+        zxid: int = _ZXID.unpack_from(buffer, offset - _ZXID_BEFORE_BODY)[0]
+        return zxid
 
 
 @dataclass(slots=True)
