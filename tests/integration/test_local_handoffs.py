@@ -9,6 +9,7 @@ from zkcoord.errors import AcquireTimeout, ConfigError, LeaseLost, NodeMissing, 
 from zkcoord.recipes import Lock
 from zkcoord.recipes.sharing import shares
 from zkcoord.zk import Session
+from zkcoord.zk.call import Call
 
 
 def waiting(session: Session) -> int:
@@ -140,6 +141,32 @@ def test_the_last_to_give_up_takes_the_node_along(session: Session, other: Sessi
     again.wait().release(timeout=5)
     lock.acquire(timeout=0).release(timeout=5)  # nobody is there: an ordinary try
     until(lambda: nothing_left(session))
+
+
+def test_the_last_release_is_confirmed_when_the_node_is_gone_and_not_before(
+    session: Session,
+) -> None:
+    lock = Lock(session, "gpu", local_handoffs=5)
+    lock.acquire(timeout=5).release(timeout=5)
+    lease = lock.acquire(timeout=5)
+    submit = session.link._connection.submit
+    kept: list[Call] = []
+
+    def keep(call: Call) -> None:
+        if call.what.startswith("delete"):
+            kept.append(call)
+        else:
+            submit(call)
+
+    session.link._connection.submit = keep  # type: ignore[method-assign]
+    release = lease.release_future()
+    until(lambda: kept)
+    session.nodes.sync()  # whatever was under way has been done
+    assert not release.done()
+    session.link._connection.submit = submit  # type: ignore[method-assign]
+    submit(kept[0])
+    assert release.result(10)
+    assert waiting(session) == 0
 
 
 def test_the_end_of_the_session_ends_all_of_them(session: Session, other: Session) -> None:

@@ -113,11 +113,13 @@ def test_a_slow_callback_misses_what_was_in_between(session: Session, other: Ses
 
     future = Lock(session, "gpu").acquire_future(timeout=30, on_position=slow)
     until(lambda: told == [4])
+    survey = _surveys.of(session.link).open["/" + path(session)]
     ahead[0].release()
-    waiters[0].wait().release()
+    second = waiters[0].wait()
+    until(lambda: len(survey._nodes) == 4)
+    second.release()
     waiters[1].wait().release()
     waiters[2].wait()
-    survey = _surveys.of(session.link).open["/" + path(session)]
     until(lambda: len(survey._nodes) == 2)
     until(lambda: survey._holder)
     gate.set()
@@ -132,6 +134,7 @@ def test_a_position_that_waits_to_be_told_is_not_told_after_the_end(
 ) -> None:
     ahead = [Lock(other, "gpu").acquire(timeout=5)]
     waiter = Lock(other, "gpu").acquire_future(timeout=30)
+    until(lambda: len(contenders(session, "gpu")) == 2)
     gate, told = threading.Event(), []
 
     def slow(position: Position) -> None:

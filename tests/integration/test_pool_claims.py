@@ -1,6 +1,5 @@
 """Claims of a pool's slots that are overtaken, or whose answers are lost. The server is real."""
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 
@@ -102,38 +101,6 @@ def test_a_waiter_whose_node_was_removed_is_told(session: Session, other: Sessio
     assert taken(other) == []
 
 
-def test_a_claim_whose_answer_is_lost_is_known_by_what_its_node_says(
-    zookeeper: str, session: Session
-) -> None:
-    """It is sent again, refused by its own first sending, and taken for what it is: done."""
-    xids: list[int] = []
-
-    def note(frame: Frame) -> bytes:
-        if frame.number and frame.opcode == Multi.opcode:
-            xids.append(frame.xid)
-        return frame.body
-
-    def lose(frame: Frame) -> bytes | None:
-        if frame.link == 0 and xids[:1] == [frame.xid]:
-            relay.cut()
-            return None
-        return frame.body
-
-    chroot = zookeeper.partition("/")[2]
-    with FrameRelay(zookeeper) as relay, Session(relay.address, timeout=10) as cut_off:
-        pool = Pool(cut_off, "gpus", GPUS, root=f"/{chroot}/pools")
-        pool.acquire(timeout=5).release(timeout=5)
-        relay.up, relay.down = note, lose
-        lease = pool.acquire(timeout=10)
-        assert len(xids) == 2
-        assert lease.slot == "gpu-0"
-        assert taken(session) == ["gpu-0"]
-        assert session.nodes.get(f"{FOLDER}/slots/gpu-0")[1].czxid == lease.token
-        assert queue(session) == []
-        lease.release(timeout=5)
-        until(lambda: taken(session) == [] and cut_off.ephemeral_bytes == 0)
-
-
 def test_a_claim_that_never_arrived_is_not_taken_for_done(zookeeper: str, session: Session) -> None:
     """Sent again, it is refused for what another has done meanwhile."""
     lost: list[int] = []
@@ -155,42 +122,3 @@ def test_a_claim_that_never_arrived_is_not_taken_for_done(zookeeper: str, sessio
         assert lost
         assert lease.slot == "gpu-1"
         assert session.nodes.get(f"{FOLDER}/slots/gpu-0")[1].owner == session.id
-
-
-def test_a_link_that_drops_at_any_frame_costs_no_slot_and_leaves_nothing(
-    zookeeper: str, session: Session
-) -> None:
-    """Every frame of acquire and release in turn, on its way up and on its way down."""
-    left = [0]
-    ways = {"up": False, "down": False}
-
-    def cutter(way: str) -> Callable[[Frame], bytes | None]:
-        def change(frame: Frame) -> bytes | None:
-            if frame.number and left[0] and ways[way]:
-                left[0] -= 1
-                if left[0] == 0:
-                    relay.cut()
-                    return None
-            return frame.body
-
-        return change
-
-    def alone_in(slot: str) -> bool:
-        return taken(session) == [slot] and not queue(session)
-
-    chroot = zookeeper.partition("/")[2]
-    cuts = 0
-    with FrameRelay(zookeeper) as relay, Session(relay.address, timeout=10) as cut_off:
-        pool = Pool(cut_off, "gpus", GPUS, root=f"/{chroot}/pools")
-        pool.acquire(timeout=5).release(timeout=5)
-        relay.up, relay.down = cutter("up"), cutter("down")
-        for way, frame in itertools.product(ways, range(1, 9)):
-            ways.update(up=way == "up", down=way == "down")
-            left[0] = frame
-            with pool.hold(timeout=10) as lease:
-                lease.check()
-                until(partial(alone_in, lease.slot))
-            until(lambda: not taken(session) and cut_off.ephemeral_bytes == 0)
-            cuts += left[0] == 0
-            left[0] = 0
-    assert cuts >= 10  # the frames of one acquire and release

@@ -12,8 +12,9 @@ from zkcoord.errors import (
     NameRefused,
     NodeForeign,
 )
-from zkcoord.recipes import Semaphore
+from zkcoord.recipes import PermitLease, Semaphore
 from zkcoord.zk import Session
+from zkcoord.zk.call import Call
 
 
 def test_the_first_to_come_stores_the_limit_and_another_limit_is_refused(
@@ -31,6 +32,23 @@ def test_the_first_to_come_stores_the_limit_and_another_limit_is_refused(
     jobs(other, None).acquire(timeout=5).release(timeout=5)
     lease.release(timeout=5)
     until(lambda: nothing_left(session) and nothing_left(other))
+
+
+def test_of_two_who_declare_at_once_the_first_counts(session: Session, other: Session) -> None:
+    submit = session.link._connection.submit
+    theirs: list[PermitLease] = []
+
+    def overtake(call: Call) -> None:
+        if call.what.startswith("set") and not theirs:
+            theirs.append(jobs(other, 3).acquire(timeout=5))
+        submit(call)
+
+    session.link._connection.submit = overtake  # type: ignore[method-assign]
+    with pytest.raises(LimitMismatch, match="says 2 permits, the semaphore has 3"):
+        jobs(session, 2).acquire(timeout=10)
+    assert theirs
+    assert jobs(other, None).standing().permits == 3
+    until(lambda: len(queue(other)) == 1)
 
 
 def test_a_weight_above_the_limit_is_refused(session: Session) -> None:
