@@ -109,6 +109,23 @@ class OffsetsInOpening(Parts):
     leader = Presumptuous
 
 
+class Hurried(Leader):
+    """Says that no order follows while the last ones wait to be read back."""
+
+    def feed(self, offset: int, value: bytes) -> list[Output]:
+        early: list[Output] = []
+        if self._flight is not None:
+            for agent in self._fleet.fresh:
+                if agent.drains:
+                    self._packer.greet(agent.partition, agent.incarnation, last=True)
+            early = self._packer.reminders()
+        return early + super().feed(offset, value)
+
+
+class DismissesTooEarly(Parts):
+    leader = Hurried
+
+
 class EagerPlanner(Planner):
     """Publishes a position as soon as it is made."""
 
@@ -151,4 +168,4 @@ DESIGN = [
     DroppingByHighWater,
     OffsetsInOpening,
 ]
-MORE = [UnripePositions, UnacknowledgedPositions]
+MORE = [UnripePositions, UnacknowledgedPositions, DismissesTooEarly]

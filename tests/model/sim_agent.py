@@ -38,6 +38,8 @@ class SimAgent:
         self.said: list[Report] = []
         self.paused = False
         self.stopping = 0  # steps that it goes on after its session ended
+        self.draining = False
+        self.dismissed = False
 
     def step(self) -> None:
         world, rng = self.world, self.world.rng
@@ -56,11 +58,19 @@ class SimAgent:
             world.topics[REPORTS].append((value, []))
             if rng.random() < 0.1 and not world.calm:  # the acknowledgement was lost: sent again
                 world.later(lambda: world.topics[REPORTS].append((value, [])))
+        if self.dismissed and not self.running and not self.said:
+            world.leave(self)
 
     def read(self, value: bytes) -> None:
         rng = self.world.rng
         decision = self.rules.take(decode_inbox(value))
         for run in decision.run:
+            if self.dismissed:
+                self.world.late.append((run.id, run.attempt, self.incarnation))
+            if self.draining:
+                self.said.append(DidReturn(run.id, run.attempt, "drained", run.fence))
+                self.rules.ended(run.id, run.attempt, run.fence)
+                continue
             self.running[run.id, run.attempt] = run
             self.world.ledger.append((run.id, run.attempt, self.incarnation, run.fence))
             if rng.random() < 0.5:
@@ -73,6 +83,7 @@ class SimAgent:
             self.running.pop((id_, attempt), None)
         for cancel in decision.cancel:
             self.cancel(cancel)
+        self.dismissed = self.dismissed or (self.draining and decision.last)
         if decision.have:
             self.said.append(DidHave(self.rules.held()))
 

@@ -152,6 +152,8 @@ class Scheduler:
             self.seen += 1
             if kind == "join":
                 leader.joined(partition, incarnation, info)
+            elif kind == "drain":
+                leader.updated(incarnation, info)
             else:
                 leader.left(incarnation)
         leader.members_known()
@@ -175,6 +177,8 @@ class Scheduler:
                 break  # one transaction after the other
             if chance >= 0.08:
                 world.land(output)
+            elif world.in_order:
+                break  # nothing that follows may overtake it
             if chance < 0.16:
                 heard = False
             if heard:

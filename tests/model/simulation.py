@@ -34,6 +34,7 @@ class World:
         self.parts = parts or Parts()
         self.now = 1000.0
         self.calm = False
+        self.in_order = seed % 2 == 0  # a lost output may be overtaken by those behind it, or not
         self.log: list[bytes] = []
         self.topics: dict[int, list[tuple[bytes, Headers]]] = {k: [] for k in range(6)}
         self.inbox: dict[int, list[bytes]] = {p: [] for p in range(PARTITIONS)}
@@ -43,6 +44,8 @@ class World:
         self.term = 0
         self.members: list[tuple[str, int, int, AgentInfo | None]] = []
         self.ledger: list[tuple[str, int, int, int]] = []
+        self.late: list[tuple[str, int, int]] = []  # orders after the word that none follows
+        self.dismissed = 0
         self.finished: set[tuple[str, int, int, int]] = set()
         self.pending: list[tuple[float, Callable[[], Any]]] = []
         self.incarnation = 100
@@ -135,6 +138,22 @@ class World:
             agent.paused = False
             agent.stopping = self.rng.choice([1, 1, 5, 20])
 
+    def drain_agent(self) -> None:
+        """An agent says that it is about to leave; it goes once it heard that no order follows."""
+        staying = [a for a in self.agents if not a.stopping and not a.draining]
+        if staying:
+            agent = self.rng.choice(staying)
+            agent.draining = True
+            agent.info = msgspec.structs.replace(agent.info, draining=True)
+            self.members.append(("drain", agent.partition, agent.incarnation, agent.info))
+
+    def leave(self, agent: SimAgent) -> None:
+        """A drained agent's claim is gone; it still reads its inbox for a while."""
+        if not agent.stopping:
+            self.dismissed += 1
+            self.members.append(("left", agent.partition, agent.incarnation, None))
+            agent.stopping = 20
+
     def disturb(self) -> None:
         rng = self.rng
         chance = rng.random()
@@ -154,6 +173,8 @@ class World:
             rng.choice(self.agents).paused ^= True
         elif chance < 0.14:
             self.control()
+        elif chance < 0.155:
+            self.drain_agent()
         leading = self.leading
         absent = (
             leading is None or leading.paused or (leading.leader is None and not leading.elected)
@@ -168,6 +189,8 @@ class World:
             self.disturb()
             if self.tasks_left and rng.random() < 0.15:
                 self.submit()
+        elif not any(not agent.stopping and not agent.draining for agent in self.agents):
+            self.join()
         due = [p for p in self.pending if p[0] <= self.now]
         if due:
             self.pending = [p for p in self.pending if p[0] > self.now]

@@ -34,7 +34,7 @@ def test_nothing_is_lost_doubled_or_acted_on_when_void(block: int) -> None:
 
 def test_the_world_is_hostile() -> None:
     """The runs above meet what they are meant to meet."""
-    voids = terms = tombstones = superseded = releases = 0
+    voids = terms = tombstones = superseded = releases = dismissed = 0
     facts: set[int] = set()
     for seed in range(60):
         world = World(seed)
@@ -44,6 +44,7 @@ def test_the_world_is_hostile() -> None:
         terms += len(found.terms)
         superseded += found.superseded
         releases += sum(len(life.releases) for life in found.lives.values())
+        dismissed += world.dismissed
         tombstones += sum(value is None for _, value in world.entries)
         facts |= {tag for tag, _ in found.facts.values()}
     assert voids > 100
@@ -51,6 +52,7 @@ def test_the_world_is_hostile() -> None:
     assert tombstones > 100
     assert superseded > 20
     assert releases > 20
+    assert dismissed > 20
     assert facts == set(range(1, 20)), "every kind of fact occurs"
 
 

@@ -21,6 +21,8 @@ def all_of(world: World) -> list[str]:
     wrong = list(found.problems) + world.cold_checks
     if found.lost:
         wrong.append(f"lost: {found.lost}")
+    if world.in_order:
+        wrong += [f"{order} came after the word that no order follows" for order in world.late]
     wrong += [
         f"record {source}/0/{offset} was never decided"
         for source in range(4)
