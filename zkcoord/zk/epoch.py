@@ -11,7 +11,7 @@ from zkcoord.core.lease import Belief
 from zkcoord.core.vacancy import Vacancies
 from zkcoord.errors import SessionFull
 from zkcoord.zk.clock import now
-from zkcoord.zk.loop import Worker
+from zkcoord.zk.loop import Worker, run
 from zkcoord.zk.promise import Promise, Signal
 
 
@@ -170,27 +170,54 @@ class Epoch:
 
 
 class Expectants:
-    """Who waits for a session to live. On the loop."""
+    """Who waits for a session to live, first come first served.
+
+    Whoever comes while others wait, or while they are being served, comes behind them: otherwise a
+    request of one thread would overtake those that were made before it.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._calls: dict[Callable[[Epoch], None], Callable[[], object]] = {}
+        self._serving = False
 
-    def add(self, fn: Callable[[Epoch], None], closed: Callable[[], object]) -> None:
-        """Call `fn(epoch)` once one lives, or `closed()` when none ever will."""
-        self._calls[fn] = closed
+    def wait(
+        self,
+        living: Callable[[], Epoch | None],
+        fn: Callable[[Epoch], None],
+        closed: Callable[[], object],
+    ) -> Epoch | None:
+        """The session that lives, when nobody is to be served before; else keep `fn` until then.
+
+        From any thread. `fn(epoch)` on the loop once one lives, or `closed()` when none ever will.
+        """
+        with self._lock:
+            epoch = living()
+            if epoch is not None and not self._calls and not self._serving:
+                return epoch
+            self._calls[fn] = closed
+            return None
 
     def forget(self, fn: Callable[[Epoch], None]) -> None:
         """Take it back, when it has not been called."""
-        self._calls.pop(fn, None)
+        with self._lock:
+            self._calls.pop(fn, None)
 
     def serve(self, epoch: Epoch) -> None:
-        """A session lives."""
-        waiting, self._calls = self._calls, {}
-        for fn in waiting:
-            fn(epoch)
+        """A session lives. On the loop. What it does not live long enough for waits on."""
+        while not epoch.over():
+            with self._lock:
+                self._serving = bool(self._calls)
+                if not self._serving:
+                    return
+                fn = next(iter(self._calls))
+                del self._calls[fn]
+            run((fn, (epoch,)))
+        self._serving = False
 
     def close(self) -> None:
-        """None ever will."""
-        waiting, self._calls = self._calls, {}
+        """None ever will. On the loop."""
+        with self._lock:
+            waiting, self._calls = self._calls, {}
         for closed in waiting.values():
             closed()

@@ -349,25 +349,25 @@ class Link(Homebound):
     def with_epoch(self, fn: Callable[[Epoch], None], closed: Callable[[], object]) -> None:
         """Run `fn(epoch)`: at once when a session lives, else on the loop once one does.
 
-        `closed()` on the loop instead when this link is closed before.
+        In the order of the calls. `closed()` on the loop instead when this link is closed before.
         """
-        epoch = self.epoch
-        if epoch is not None and not epoch.over():
-            fn(epoch)
-        else:
-            self.loop.post(self._with_epoch, fn, closed)
-
-    def _with_epoch(self, fn: Callable[[Epoch], None], closed: Callable[[], object]) -> None:
-        epoch = self.epoch
-        if epoch is not None and not epoch.over():
+        epoch = self._expectants.wait(self._living, fn, closed)
+        if epoch is not None:
             fn(epoch)
         elif self.closed:
-            closed()
-        else:
-            self._expectants.add(fn, closed)
+            self.loop.post(self._none_lives)
+
+    def _living(self) -> Epoch | None:
+        epoch = self.epoch
+        return None if epoch is None or epoch.over() else epoch
+
+    def _none_lives(self) -> None:
+        """Somebody came after the close: nobody will be served any more, unless one lives on."""
+        if self._living() is None:
+            self._expectants.close()
 
     def forget_epoch(self, fn: Callable[[Epoch], None]) -> None:
-        """Take back a `with_epoch` that has not run. On the loop."""
+        """Take back a `with_epoch` that has not run."""
         self._expectants.forget(fn)
 
     def discard(self, path: str, epoch: Epoch, done: Callable[[bool], object]) -> None:
