@@ -33,6 +33,7 @@ class ExitCode(IntEnum):
 class LockRunCode(IntEnum):
     """What `lock run` adds to its command's own status."""
 
+    REVOKED = 122  # somebody asked to let go, and the command ended after that
     LEASE_LOST = 123  # the lease was lost and the command was stopped before it ran out
     NOT_ACQUIRED = 124  # the lock was not granted in time; the command did not run
     FAILED = 125  # zkcoord itself failed; the command did not run

@@ -66,15 +66,34 @@ class Ending:
 
     Attributes:
         code: the exit status for the shell.
-        reason: ``itself``, ``lost``, ``abandoned``, ``not started``, or ``keeper died``.
+        reason: ``itself``, ``lost``, ``revoked``, ``abandoned``, ``not started``, or ``keeper
+            died``.
         left: processes that outlived the command and were stopped.
         error: errno with which the command could not be executed, or 0.
+        status: the command's own, 128 and the signal's number when a signal ended it.
     """
 
     code: int
     reason: str
     left: int = 0
     error: int = 0
+    status: int = 0
+
+
+class Revocations:
+    """How often somebody asked to let go; `add` is for any thread.
+
+    Args:
+        kill_after: seconds from the first of them to SIGKILL.
+    """
+
+    def __init__(self, kill_after: float = math.inf) -> None:
+        self.kill_after = kill_after
+        self.count = 0
+
+    def add(self) -> None:
+        """Once more."""
+        self.count += 1
 
 
 def variables(lease: GuardedLease) -> dict[str, str]:
@@ -93,6 +112,7 @@ def run_guarded(
     grace: float,
     on_stop: Callable[[], None] | None = None,
     regardless: bool = False,
+    revocations: Revocations | None = None,
 ) -> Ending:
     """Run `command` without a shell until it ends or the lease is about to.
 
@@ -106,6 +126,7 @@ def run_guarded(
         on_stop: called when the command was stopped from the terminal (Ctrl-Z); when it returns,
             the command goes on.
         regardless: let it go on when the lease ends.
+        revocations: at each of them the command and all its descendants get SIGTERM.
     """
     control_read, control_write = os.pipe2(os.O_CLOEXEC)
     status_read, status_write = os.pipe2(os.O_CLOEXEC)
@@ -131,6 +152,7 @@ def run_guarded(
     os.close(control_read)
     os.close(status_write)
     conversation = _Conversation(None if regardless else lease, control_write, status_read, on_stop)
+    conversation.revocations = revocations or Revocations()
     try:
         with _forwarding(conversation):
             ending = conversation.hold()
@@ -162,7 +184,9 @@ class _Conversation:
         self._on_stop = on_stop
         self._told = 0.0 if lease is None else lease.valid_until
         self._said_lost = False
+        self._said_revoked = 0
         self._group = 0
+        self.revocations = Revocations()
 
     def forward(self, number: int) -> None:
         """Pass a signal on to the command's process group."""
@@ -173,6 +197,7 @@ class _Conversation:
         rest = b""
         while True:
             self._renew()
+            self._pass_on_revocations()
             ready, _, _ = select.select([self._status], [], [], TICK_S)
             if not ready:
                 continue
@@ -198,6 +223,12 @@ class _Conversation:
             self._told = until
             self._say(f"until {until!r}")
 
+    def _pass_on_revocations(self) -> None:
+        count = self.revocations.count
+        if count > self._said_revoked:
+            self._said_revoked = count
+            self._say(f"revoked {self.revocations.kill_after!r}")
+
     def _read(self, line: str) -> Ending | None:
         word, *values = line.split()
         if word == "started":
@@ -214,9 +245,9 @@ class _Conversation:
             self._say(f"signal {int(signal.SIGCONT)}")
         elif word == "ended":
             code = os.waitstatus_to_exitcode(int(values[0]))
-            if values[1] == "lost":
-                return Ending(LockRunCode.LEASE_LOST, "lost", int(values[2]))
-            return Ending(code if code >= 0 else 128 - code, values[1], int(values[2]))
+            status = code if code >= 0 else 128 - code
+            own = {"lost": LockRunCode.LEASE_LOST, "revoked": LockRunCode.REVOKED}
+            return Ending(own.get(values[1], status), values[1], left=int(values[2]), status=status)
         return None
 
     def _say(self, line: str) -> None:

@@ -7,10 +7,11 @@ Standard library only; it runs isolated, by file name, and starts in a few milli
     python -I -S keeper.py CONTROL STATUS UNTIL GRACE TERMINAL -- COMMAND…
 
 CONTROL and STATUS are inherited file descriptors. On CONTROL come lines: ``until T`` (the lease is
-valid until T, seconds of CLOCK_BOOTTIME), ``signal N``, ``lost`` (it is over now). Its end means
+valid until T, seconds of CLOCK_BOOTTIME), ``signal N``, ``lost`` (it is over now), ``revoked S``
+(somebody asks to let go: SIGTERM now, SIGKILL after S seconds, which may be ``inf``). Its end means
 that `zkcoord` died. On STATUS go lines: ``started PID``, ``failed ERRNO``, ``stopped``, and last
-``ended WAITSTATUS REASON LEFT``: REASON is ``itself``, ``lost`` or ``abandoned``, LEFT counts
-processes that outlived the command and were killed.
+``ended WAITSTATUS REASON LEFT``: REASON is ``itself``, ``lost``, ``revoked`` or ``abandoned``, LEFT
+counts processes that outlived the command and were killed.
 
 The command runs in a process group of its own, and gets the terminal when TERMINAL is 1. At `UNTIL`
 minus `GRACE` it and all its descendants get SIGTERM, `KILL_MARGIN_S` before `UNTIL` SIGKILL; only
@@ -113,6 +114,7 @@ class Keeper:
         self.reason = "itself"
         self._rest = b""
         self._termed = False
+        self._kill_at = math.inf
 
     def run(self, command: list[str]) -> int:
         """Start the command, keep it, report how it ended."""
@@ -195,22 +197,18 @@ class Keeper:
 
     def _pause(self) -> float:
         """Seconds until something is due. Bounded: poll's clock stands while the machine sleeps."""
-        if not math.isfinite(self.until):
-            return TICK_S
-        due = self.until - (KILL_MARGIN_S if self._termed else self.grace) - now()
-        return min(TICK_S, max(0.0, due) + 0.001)
+        due = self.until - (KILL_MARGIN_S if self._termed else self.grace)
+        return min(TICK_S, max(0.0, min(due, self._kill_at) - now()) + 0.001)
 
     def _act(self) -> None:
         """SIGTERM and SIGKILL when they are due."""
         left = self.until - now()
         if left <= self.grace and not self._termed:
             self._termed = True
-            self.reason = "lost" if self.reason == "itself" else self.reason
+            self.reason = "lost" if self.reason in {"itself", "revoked"} else self.reason
             if self.grace > KILL_MARGIN_S:
-                pids = descendants()
-                _send(pids, signal.SIGTERM)
-                _send(pids, signal.SIGCONT)  # a stopped process cannot clean up
-        if left <= KILL_MARGIN_S:
+                _ask_to_end(descendants())
+        if left <= KILL_MARGIN_S or now() >= self._kill_at:
             _send(descendants(), signal.SIGKILL)
 
     def _hear(self) -> bool:
@@ -230,6 +228,10 @@ class Keeper:
             elif word == "lost":
                 self.reason = "lost"
                 self.until = now()
+            elif word == "revoked" and not self._termed:
+                self.reason = "revoked"
+                self._kill_at = min(self._kill_at, now() + float(value))
+                _ask_to_end(descendants())
         return True
 
     def _reap_child(self) -> int | None:
@@ -278,6 +280,11 @@ def _send(pids: list[int], number: int) -> None:
             os.kill(pid, number)
         except OSError:
             continue
+
+
+def _ask_to_end(pids: list[int]) -> None:
+    _send(pids, signal.SIGTERM)
+    _send(pids, signal.SIGCONT)  # a stopped process cannot clean up
 
 
 def _reap() -> None:

@@ -5,25 +5,35 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import click
 
 from zkcoord_cli.formats import duration
-from zkcoord_cli.output import Output
+from zkcoord_cli.output import Output, safe
 
 if TYPE_CHECKING:
+    from zkcoord.recipes import Revocation
     from zkcoord.recipes.lease import Lease
+    from zkcoord.recipes.lock import Lock
+    from zkcoord.recipes.rwlock import LockFace
+    from zkcoord.settings import Settings
     from zkcoord.zk import Promise, Session
     from zkcoord_cli.guarded import Ending
 
 SAY_AFTER_S = 1.0
 SAY_EVERY_S = 30.0
 LOOK_S = 2.0
+GIVE_BACK_S = 5.0
+LOST_S = 0.2
+"""No server answers then: the node goes with the session, and nobody needs to wait for that."""
+LABEL_LETTERS = 100
 
-STOP, KILL, CONTINUE = "stop", "kill", "continue"
+STOP, KILL, CONTINUE, IGNORE = "stop", "kill", "continue", "ignore"
 
 
 class How(TypedDict):
@@ -33,6 +43,7 @@ class How(TypedDict):
     permits: int | None
     weight: int
     on_lost: str
+    on_revoke: str | None
     grace: float | None
 
 
@@ -44,8 +55,12 @@ def check(how: How) -> None:
         raise click.UsageError("--weight: only with --permits")
     if how["permits"] and how["weight"] > how["permits"]:
         raise click.UsageError("--weight: not more than --permits")
-    if how["grace"] is not None and how["on_lost"] != STOP:
-        raise click.UsageError("--grace: only with --on-lost stop")
+    if how["on_revoke"] is not None and how["permits"] is not None:
+        raise click.UsageError(
+            "--on-revoke: not with --permits, which nobody is asked to give back"
+        )
+    if how["grace"] is not None and how["on_lost"] != STOP and how["on_revoke"] != KILL:
+        raise click.UsageError("--grace: only with --on-lost stop or --on-revoke kill")
 
 
 class Wanted(NamedTuple):
@@ -65,8 +80,8 @@ class Wanted(NamedTuple):
     ask: Callable[[float | None], Promise[Any]]
 
 
-def wanted(session: Session, name: str, label: str, how: How) -> Wanted:
-    """What the options of `lock run` ask for."""
+def wanted(session: Session, name: str, label: str, how: How, asked: Asked) -> Wanted:
+    """What the options of `lock run` ask for; `asked` hears of who asks for it back."""
     from zkcoord.recipes import Lock, ReadWriteLock, Semaphore
 
     if how["permits"] is not None:
@@ -79,11 +94,35 @@ def wanted(session: Session, name: str, label: str, how: How) -> Wanted:
             "/semaphores",
             lambda timeout: semaphore.acquire_future(how["weight"], timeout),
         )
+    lock: Lock | LockFace = Lock(session, name, label=label)
     if how["shared"]:
-        share = ReadWriteLock(session, name, label=label).read
-        return Wanted(session, f"lock {name}", "lock", name, "/locks", share.acquire_future)
-    lock = Lock(session, name, label=label)
-    return Wanted(session, f"lock {name}", "lock", name, "/locks", lock.acquire_future)
+        lock = ReadWriteLock(session, name, label=label).read
+    hear = None if how["on_revoke"] == IGNORE else asked.hear
+    return Wanted(
+        session,
+        f"lock {name}",
+        "lock",
+        name,
+        "/locks",
+        lambda timeout: lock.acquire_future(timeout, on_revoke=hear),
+    )
+
+
+class Asked:
+    """Hears of who asks to let go, says it, and passes it on to the command as SIGTERM."""
+
+    def __init__(self, output: Output, what: str) -> None:
+        from zkcoord_cli.guarded import Revocations
+
+        self._output = output
+        self._what = what
+        self.revocations = Revocations()
+
+    def hear(self, revocation: Revocation) -> None:
+        """Called on the session's dispatcher."""
+        who = revocation.by or "somebody"
+        self._output.note(f"{who} asks for {self._what}: {revocation.reason}; sending SIGTERM")
+        self.revocations.add()
 
 
 def acquire(output: Output, wanted: Wanted, timeout: float | None) -> Lease:
@@ -147,21 +186,68 @@ def grace_of(how: How, session_timeout: float) -> float:
 
 
 def run(
-    output: Output, lease: Lease, arguments: tuple[str, ...], grace: float, on_lost: str
+    output: Output, lease: Lease, arguments: tuple[str, ...], grace: float, how: How, asked: Asked
 ) -> Ending:
-    """Run the command under the lease, as `on_lost` says."""
+    """Run the command under the lease, as `how` says."""
     from zkcoord_cli import guarded
 
     def on_stop() -> None:
         output.note(f"stopped; {lease.name} is lost in {lease.valid_for():.0f} s at most")
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    regardless = on_lost == CONTINUE
+    if how["on_revoke"] == KILL:
+        asked.revocations.kill_after = how["grace"] or grace
+    regardless = how["on_lost"] == CONTINUE
     if regardless:
         lease.on_lost(lambda: output.warn(f"{lease.name} was lost; the command goes on without it"))
     return guarded.run_guarded(
-        lease, arguments, grace=grace, on_stop=on_stop, regardless=regardless
+        lease,
+        arguments,
+        grace=grace,
+        on_stop=on_stop,
+        regardless=regardless,
+        revocations=asked.revocations,
     )
+
+
+def hold_and_run(
+    output: Output,
+    settings: Settings,
+    name: str,
+    arguments: tuple[str, ...],
+    timeout: float | None,
+    how: How,
+) -> Ending:
+    """Connect, acquire, run the command, give back; `timeout` covers all up to the command."""
+    from zkcoord.errors import EnsembleUnavailable, LeaseLost
+    from zkcoord.zk import Session
+
+    label = f"lock run {safe(arguments[0])[:LABEL_LETTERS]}"
+    end = None if not timeout else time.monotonic() + timeout
+    session = Session(settings.need_zookeeper(), config=settings.session, name=label)
+    asked = Asked(output, f"{noun_of(how)} {name}")
+    ask = wanted(session, name, label, how, asked)
+    connect = settings.session.connect_timeout_s
+    session.start(min(connect, timeout) if timeout else connect)
+    with closing(session):
+        grace = grace_of(how, session.negotiated_timeout)
+        left = timeout if end is None else max(0.0, end - time.monotonic())
+        lease = acquire(output, ask, left)
+        patience = GIVE_BACK_S
+        try:
+            ending = run(output, lease, arguments, grace, how, asked)
+            if ending.reason == "lost":
+                patience = LOST_S
+        finally:
+            with suppress(LeaseLost, EnsembleUnavailable):  # how it ended says so
+                lease.release(timeout=patience)
+            session.close(patience)
+    return ending
+
+
+def noun_of(how: How) -> str:
+    """Which commands show what is held."""
+    return "lock" if how["permits"] is None else "semaphore"
 
 
 def explain(output: Output, ending: Ending, what: str, program: str) -> None:
@@ -170,6 +256,8 @@ def explain(output: Output, ending: Ending, what: str, program: str) -> None:
         output.error(*_why_not(program, ending.error))
     elif ending.reason == "lost":
         output.error(f"{what} was lost; the command was stopped before the lease ended")
+    elif ending.reason == "revoked":
+        output.note(f"{what} is given back; the command ended with status {ending.status}")
     elif ending.reason == "keeper died":
         output.error("the keeper process died; the command was stopped")
     if ending.left:

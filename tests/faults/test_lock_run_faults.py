@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from zkcoord.local import Proxy, Stack
-from zkcoord.recipes import Lock
+from zkcoord.recipes import Lock, revoke
 from zkcoord.zk import Session
 from zkcoord_cli import keeper
 
@@ -162,6 +162,31 @@ def test_on_lost_continue_lets_the_command_go_on(
         _, err = first.communicate(timeout=60)
         assert first.returncode == 9
         assert err.splitlines()[-1] == "warning: lock gpu was lost; the command goes on without it"
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_a_lease_that_is_lost_after_a_revocation_still_ends_the_command_in_time(
+    proxy: Proxy, zookeeper: str, tmp_path: Path
+) -> None:
+    script = (
+        "trap 'echo x >>termed' TERM; echo $$ >> pids; touch held; while :; do sleep 0.05; done"
+    )
+    first = run_lock(proxy, zookeeper, tmp_path, "sh", "-c", script)
+    try:
+        until((tmp_path / "held").exists, "the command runs")
+        pid = int((tmp_path / "pids").read_text())
+        with Session(zookeeper, timeout=SESSION_S) as session:
+            revoke(session, "gpu", "the demo")
+            until((tmp_path / "termed").exists, "it was asked")
+            proxy.blackhole()
+            with Lock(session, "gpu").acquire(timeout=60):
+                assert not is_alive(pid)
+        _, err = first.communicate(timeout=60)
+        assert first.returncode == 123
+        assert "lock gpu was lost" in err
+        assert (tmp_path / "termed").read_text() == "x\nx\n"
     finally:
         first.kill()
         first.communicate()

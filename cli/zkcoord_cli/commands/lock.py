@@ -11,7 +11,7 @@ from zkcoord_cli import lockrun
 from zkcoord_cli.exit_codes import ExitCode, LockRunCode, code_of
 from zkcoord_cli.formats import duration
 from zkcoord_cli.options import SECONDS, connected, inspected, json_option
-from zkcoord_cli.output import Output, pass_output, safe, schema_name
+from zkcoord_cli.output import Output, pass_output, schema_name
 from zkcoord_cli.watching import present, watch_option
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from zkcoord.settings import Settings
 
 TICK_S = 0.5
-GIVE_BACK_S = 5.0
-LOST_S = 0.2
-"""No server answers then: the node goes with the session, and nobody needs to wait for that."""
 
 
 @click.group(name="lock")
@@ -57,6 +54,13 @@ def command() -> None:
     "late as that; or let the command go on, for what is fenced by the token.",
 )
 @click.option(
+    "--on-revoke",
+    type=click.Choice([lockrun.STOP, lockrun.KILL, lockrun.IGNORE]),
+    show_default="stop",
+    help="When somebody asks for the lock (lock revoke): SIGTERM, and it is held until the command "
+    "ends; SIGTERM, then SIGKILL after --grace; or not to be asked.",
+)
+@click.option(
     "--grace",
     type=SECONDS,
     metavar="SECONDS",
@@ -80,20 +84,19 @@ def run(
     ZKCOORD_LOCK_TOKEN (the fencing token) and ZKCOORD_LOCK_VALID_UNTIL in its environment. Signals
     are passed on. When the lease cannot be renewed, the command and everything it started get
     SIGTERM and then SIGKILL before the lease ends, even when zkcoord itself is stopped or killed.
-    What outlives the command is ended before the lock is given back.
+    What outlives the command is ended before the lock is given back. They get SIGTERM, too, when
+    somebody asks for the lock: zkcoord lock show tells the command who and why.
 
     The exit status is the command's; else 124 not acquired in time, 123 lease lost and command
-    stopped, 125 zkcoord failed, 126 and 127 the command cannot be run.
+    stopped, 122 given back because somebody asked, 125 zkcoord failed, 126 and 127 the command
+    cannot be run.
 
     \b
     zkcoord lock run gpu-0 -- ./train.sh --epochs 3
     zkcoord lock run nightly --try -- pg_dump shop
     zkcoord lock run gpus --permits 4 --weight 2 -- ./train.sh
     """
-    from contextlib import closing, suppress
-
-    from zkcoord.errors import AcquireTimeout, EnsembleUnavailable, LeaseLost, ZkcoordError
-    from zkcoord.zk import Session
+    from zkcoord.errors import AcquireTimeout, ZkcoordError
     from zkcoord_cli.wording import in_flags
 
     if only_try and timeout is not None:
@@ -101,27 +104,9 @@ def run(
     lockrun.check(how)
     lockrun.leave_on_signals()
     wanted = 0.0 if only_try else timeout
-    label = f"lock run {safe(arguments[0])[:100]}"
-    end = None if not wanted else time.monotonic() + wanted
-    noun = "lock" if how["permits"] is None else "semaphore"
+    noun = lockrun.noun_of(how)
     try:
-        session = Session(settings.need_zookeeper(), config=settings.session, name=label)
-        ask = lockrun.wanted(session, name, label, how)
-        connect = settings.session.connect_timeout_s
-        session.start(min(connect, wanted) if wanted else connect)
-        with closing(session):
-            pause = lockrun.grace_of(how, session.negotiated_timeout)
-            left = wanted if end is None else max(0.0, end - time.monotonic())
-            lease = lockrun.acquire(output, ask, left)
-            patience = GIVE_BACK_S
-            try:
-                ending = lockrun.run(output, lease, arguments, pause, how["on_lost"])
-                if ending.reason == "lost":
-                    patience = LOST_S
-            finally:
-                with suppress(LeaseLost, EnsembleUnavailable):  # how it ended says so
-                    lease.release(timeout=patience)
-                session.close(patience)
+        ending = lockrun.hold_and_run(output, settings, name, arguments, wanted, how)
     except AcquireTimeout as error:
         output.error(error.args[0], f"see who waits: zkcoord {noun} show {name}")
         return LockRunCode.NOT_ACQUIRED
