@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from functools import partial
 
@@ -26,6 +27,7 @@ from zkcoord import (
 from zkcoord.local.ports import HOST
 from zkcoord.zk import hosts
 from zkcoord.zk.hosts import Servers
+from zkcoord.zk.requests import GetData
 
 until = partial(waiting.until, seconds=20.0)
 
@@ -143,22 +145,28 @@ def test_requests_on_their_way_are_answered_before_the_session_moves(trio: Speci
         assert len({write.wait().path for write in writes}) == 500
 
 
-def test_a_session_that_is_never_idle_moves_all_the_same(trio: SpecialStack) -> None:
+def test_nothing_more_is_asked_of_a_host_that_is_taken_off_the_list(trio: SpecialStack) -> None:
+    """Or a session that is never idle would never move."""
     one, two, _ = (server.address for server in trio.zookeepers)
-    states: list[str] = []
-    with Session(f"{one}/restless", timeout=10) as session:
-        session.on_state(states.append)
-        going = [True]
+    answered = threading.Event()
 
-        def again(*_: object) -> None:
-            if going[0]:
-                session.nodes.exists_future("/").on_done(lambda: session.link.loop.post(again))
+    def hold_back(frame: Frame) -> bytes:
+        assert answered.wait(20)
+        return frame.body
 
-        for _ in range(8):
-            again()
+    with FrameRelay(one) as relay, Session(f"{relay.address}/left", timeout=10) as session:
+        relay.down = hold_back
+        before = len(relay.requests())
+        on_its_way = session.nodes.exists_future("/")
+        until(lambda: len(relay.requests()) > before)
         session.set_hosts(two)
-        until(lambda: states == ["suspended", "connected"])
-        going[0] = False
+        later = session.nodes.get_future("/")
+        until(lambda: not session.link._connection._outbox._rung)
+        answered.set()
+        assert on_its_way.wait() is not None
+        assert later.wait()[0] == b""
+        assert session.hosts == f"{two}/left"
+        assert GetData.opcode not in {frame.opcode for frame in relay.requests()}
 
 
 def test_a_session_that_reaches_nobody_is_helped_by_other_hosts(

@@ -177,7 +177,7 @@ def test_a_queue_that_moves_all_the_time_is_listed_once_a_second(
     future = Lock(session, "gpu").acquire_future(timeout=60, on_position=told.append)
     until(lambda: told)
     since, sent = now(), requests(session)
-    for _ in range(40):
+    for _ in range(20):
         behind = Lock(other, "gpu").acquire_future(timeout=30)
         until(lambda: len(contenders(other, "gpu")) == 3)
         behind.cancel()
