@@ -13,6 +13,7 @@ from zkcoord.errors import (
     NodeForeign,
 )
 from zkcoord.recipes import PermitLease, Semaphore
+from zkcoord.recipes.resizing import Resized
 from zkcoord.zk import Session
 from zkcoord.zk.call import Call
 
@@ -173,6 +174,22 @@ def test_a_limit_that_changes_between_listing_and_reading_makes_it_look_again(
     future.wait().release()  # three stood in front then, and none of them was waiting
     last.release()
     until(lambda: nothing_left(session) and nothing_left(other))
+
+
+def test_a_resize_under_a_resize_is_seen(session: Session, other: Session) -> None:
+    jobs(session).resize(3)
+    submit = session.link._connection.submit
+    under: list[Resized] = []
+
+    def overtake(call: Call) -> None:
+        if "resize: setdata" in call.what and not under:
+            under.append(jobs(other, None).resize(7))
+        submit(call)
+
+    session.link._connection.submit = overtake  # type: ignore[method-assign]
+    assert jobs(session, None).resize(5, force=True) == (5, 7, 0)
+    assert under == [(7, 3, 0)]
+    assert jobs(other, None).standing().permits == 5
 
 
 def test_a_waiter_that_has_become_too_heavy_is_told(session: Session, other: Session) -> None:
