@@ -228,6 +228,8 @@ def members(kind: type) -> list[str]:
             if name.startswith("_") or name in seen or not inspect.isfunction(function):
                 continue
             seen.add(name)
+            if is_internal(function):
+                continue
             is_method = function is value
             out += [f"**`{signature(name, function) if is_method else name}`**", ""]
             out += markdown(inspect.getdoc(function) or "")
@@ -238,7 +240,17 @@ def shape(name: str, thing: Any) -> str:
     """What one sees of a public name: how it is called, or which members it has."""
     if isinstance(thing, EnumType):
         return "\n".join(f"{name}.{one.name} = {one.value}" for one in thing)
-    return name if name in GIVEN else signature(name, thing)
+    return name if is_given(thing) else signature(name, thing)
+
+
+def is_given(thing: Any) -> bool:
+    """Whether nobody makes it, because other calls return it: its docstring says from where."""
+    return isinstance(thing, type) and "Given by " in (inspect.getdoc(thing) or "")
+
+
+def is_internal(function: Any) -> bool:
+    """Whether a public member is for the library's own use: its docstring begins with that."""
+    return (inspect.getdoc(function) or "").startswith("Internal: ")
 
 
 def signature(name: str, thing: Any) -> str:
@@ -273,20 +285,6 @@ def signature(name: str, thing: Any) -> str:
 def written(annotation: Any) -> str:
     """An annotation as it stands in the source."""
     return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "…")
-
-
-GIVEN = {
-    "Lease",
-    "Leadership",
-    "Member",
-    "Participant",
-    "Presence",
-    "Promise",
-    "TaskContext",
-    "Ticket",
-    "Transaction",
-}
-"""Nobody makes these; other calls return them."""
 
 
 def topic_layout() -> list[str]:

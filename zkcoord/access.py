@@ -28,7 +28,8 @@ class TlsConfig:
 
     Attributes:
         ca: PEM file with the authority's certificate.
-        certificate, key: PEM files that show who we are; both or neither.
+        certificate: PEM file that shows who we are; goes with `key`.
+        key: PEM file with the certificate's private key.
         key_password: of the key file, when it is encrypted.
     """
 

@@ -47,8 +47,8 @@ class SessionConfig:
             included. See :class:`~zkcoord.errors.SessionFull`.
         value_bytes_max: bound on one znode's value; larger is refused before it is sent.
         tls: transport security; with a certificate of our own also an identity.
-        sasl, digest: who we are, for servers and access lists that ask. See
-            :class:`SaslConfig` and :class:`DigestConfig`.
+        sasl: who we are for servers that want to know before all else, see :class:`SaslConfig`.
+        digest: who we are for access lists with the scheme ``digest``, see :class:`DigestConfig`.
         acl: what every node that this session creates is given - a recipe's and the queue's nodes
             and the folders above them. ``open``: everybody may do everything. ``private``: only
             our own identity may. Or entries ``scheme:id:permissions`` as ZooKeeper's command line

@@ -18,7 +18,7 @@ _LOGGER = logging.getLogger("zkcoord.task")
 
 
 class TaskContext:
-    """Handed to a handler that has a parameter annotated `TaskContext` or named ``ctx``.
+    """Given by an agent to a handler with a parameter annotated `TaskContext` or named ``ctx``.
 
     Attributes:
         id, task, attempt, priority: which attempt of which task this is, and the task's name;

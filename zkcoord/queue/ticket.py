@@ -102,7 +102,7 @@ class Latch(Generic[T]):
 
 
 class Ticket(Generic[R]):
-    """A submitted task.
+    """A submitted task. Given by the calls that submit one.
 
     The task goes on whatever happens to its ticket. ``await ticket`` gives the result in asyncio.
 

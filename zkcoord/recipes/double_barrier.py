@@ -130,7 +130,7 @@ class DoubleBarrier:
 
 
 class Participant(Lease):
-    """A place in a round of a double barrier: a lease.
+    """A place in a round of a double barrier: a lease. Given by ``barrier.enter``.
 
     `release` leaves without waiting for the others, `finish` leaves together with them.
 

@@ -22,6 +22,7 @@ _TIMEOUT_S = 10.0
 class Leadership(Lease):
     """A won election: a lease. Release it to resign: the next candidate leads at once.
 
+    Given by ``election.campaign``, ``lead`` and ``run``.
     When the session is lost the leadership is lost with it: `lost` is set before another can win.
     """
 
@@ -98,7 +99,7 @@ class Leadership(Lease):
     # --- being asked ------------------------------------------------------------------------------
 
     def step_down(self, asked: Revocation) -> None:
-        """Stop believing in it because somebody asked: `lost` is set, with the reason ``revoked``.
+        """Internal: stop believing in it because somebody asked: `lost` is set.
 
         The node stays until :meth:`give_way`, so nobody else leads before the work has ended.
         """
@@ -106,7 +107,7 @@ class Leadership(Lease):
         self._lose("revoked")
 
     def give_way(self) -> Promise[None] | None:
-        """The work has ended: let the next one lead, or the one who was asked for.
+        """Internal: the work has ended, let the next one lead, or the one who was asked for.
 
         Returns:
             Done when the node is gone, or the session over; None when nobody asked.

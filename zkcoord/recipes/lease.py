@@ -28,7 +28,7 @@ GiveBack = Callable[[str, Epoch, Callable[[bool], object]], None]
 
 
 class Lease:
-    """A grant, believed until `valid_until` and no longer.
+    """A grant, believed until `valid_until` and no longer. Given by ``lock.acquire``.
 
     `valid_until` moves on while the server answers: it is the send time of the last acknowledged
     request plus the negotiated session timeout minus a margin, so the server cannot have given the
@@ -104,7 +104,7 @@ class Lease:
 
     @property
     def in_use(self) -> bool:
-        """Whether its node is still held by somebody."""
+        """Internal: whether its node is still held by somebody."""
         return self.held
 
     def check(self) -> None:
@@ -203,7 +203,7 @@ class Lease:
         self.leave(quiet=kind is not None)
 
     def leave(self, *, quiet: bool) -> None:
-        """Release without waiting; with `quiet` a lost lease is no error."""
+        """Internal: release without waiting; with `quiet` a lost lease is no error."""
         try:
             self.release()
         except LeaseLost:
@@ -211,7 +211,7 @@ class Lease:
                 raise
 
     def passed_on(self, kind: type[LeaseT], name: str, give_back: GiveBack) -> LeaseT:
-        """Another lease on the same node, for whoever is next."""
+        """Internal: another lease on the same node, for whoever is next."""
         return kind(
             self._link,
             self._epoch,
@@ -222,13 +222,13 @@ class Lease:
         )
 
     def abandon(self) -> None:
-        """Nobody got it, or nobody wants it any more."""
+        """Internal: nobody got it, or nobody wants it any more."""
         self.leave(quiet=True)
 
     # --- losing it --------------------------------------------------------------------------------
 
     def removed(self) -> None:
-        """Its node was found to be gone. On the loop."""
+        """Internal: its node was found to be gone. On the loop."""
         self._lose("removed")
         self._epoch.leave(self)
         self._epoch.free(self._absolute)
@@ -242,7 +242,7 @@ class Lease:
         Vigil.of(self._link, self._epoch).add(self, self._nodes)
 
     def looks_after_itself(self) -> None:
-        """Whoever made it watches the node."""
+        """Internal: whoever made it watches the node."""
         Vigil.of(self._link, self._epoch).drop(self, self._nodes)
 
     def _session_over(self) -> None:

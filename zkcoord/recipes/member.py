@@ -18,6 +18,7 @@ _TIMEOUT_S = 10.0
 class Member(Lease):
     """A place in a group: a lease. `token` is the incarnation; release it to leave.
 
+    Given by ``membership.join``.
     When the session is lost, or somebody removes the node, the place is lost: `lost` is set and
     `check` raises. :meth:`~zkcoord.recipes.membership.Membership.keep` joins again by itself.
     """
@@ -97,7 +98,7 @@ class Member(Lease):
         return release
 
     def removed(self) -> None:
-        """Its node was found to be gone. On the loop."""
+        """Internal: its node was found to be gone. On the loop."""
         super().removed()
         self._epoch.claims.pop(self._absolute, None)
 

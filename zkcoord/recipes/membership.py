@@ -194,7 +194,7 @@ def published(name: str, data: bytes, profile: Profile | None) -> bytes:
 
 
 class Presence:
-    """A membership that is renewed. Close it to leave.
+    """A membership that is renewed. Close it to leave. Given by ``membership.keep``.
 
     Attributes:
         member: the present one, None while there is none.

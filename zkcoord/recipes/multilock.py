@@ -29,7 +29,7 @@ _OVERHEAD = 64  # bytes of a create beside path and value
 
 
 class MultiLease(Lease):
-    """A grant of several locks, which lives and ends as one.
+    """A grant of several locks, which lives and ends as one. Given by ``lock.acquire``.
 
     When the node of any of them is removed the whole lease is lost, and the other nodes are
     deleted.
@@ -64,7 +64,7 @@ class MultiLease(Lease):
         return transaction
 
     def removed(self) -> None:
-        """One of its nodes was found to be gone. On the loop."""
+        """Internal: one of its nodes was found to be gone. On the loop."""
         self._lose("removed")
         self._epoch.leave(self)
         discard_all(self._link, list(self._paths), self._epoch, _ignore)

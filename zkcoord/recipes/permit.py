@@ -18,7 +18,7 @@ _BATON_MAX = 64  # names in a signal; beyond that the follower lists
 
 
 class PermitLease(Lease):
-    """Permits that are held: a lease that weighs something.
+    """Permits that are held: a lease that weighs something. Given by a semaphore's `acquire`.
 
     Attributes:
         weight: how many permits.

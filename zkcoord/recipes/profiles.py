@@ -70,7 +70,7 @@ class Profile(
         return msgspec.structs.replace(self, load=check_amount("profile: load", load))
 
     def encode(self) -> bytes:
-        """As a member's data."""
+        """Internal: as a member's data."""
         return _encode(self)
 
 

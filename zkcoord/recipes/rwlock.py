@@ -178,7 +178,10 @@ class ReadWriteLock:
 
 
 class LockFace:
-    """One side of a read-write lock, with the methods of a :class:`Lock`."""
+    """One side of a read-write lock, with the methods of a :class:`Lock`.
+
+    Given by ``lock.read`` and ``lock.write``.
+    """
 
     def __init__(self, lock: ReadWriteLock, *, shared: bool) -> None:
         self._lock = lock

@@ -25,7 +25,7 @@ _OVER = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
 
 
 class Promise(Future[T]):
-    """A :class:`concurrent.futures.Future` that can be awaited too.
+    """A :class:`concurrent.futures.Future` that can be awaited too. Given by all ``…_future``.
 
     Callbacks added with ``add_done_callback`` run on the session's dispatcher thread, never on one
     of its inner threads. ``cancel`` gives up what is waited for and cleans up behind it.
@@ -93,7 +93,7 @@ class Promise(Future[T]):
         self.on_done(partial(self._dispatcher.post, fn, self))
 
     def on_done(self, fn: Callable[[], object]) -> None:
-        """Call `fn()` on whichever thread completes this; `fn` must not block."""
+        """Internal: call `fn()` on whichever thread completes this; `fn` must not block."""
         with self._lock:
             if self._state not in _OVER:
                 self._calls.append(fn)
@@ -101,11 +101,11 @@ class Promise(Future[T]):
         run((fn, ()))
 
     def fulfil(self, value: T) -> bool:
-        """Set the result; False when it was cancelled or is done already."""
+        """Internal: set the result; False when it was cancelled or is done already."""
         return self._settle(value, None)
 
     def fail(self, error: BaseException) -> bool:
-        """Set the error; False when it was cancelled or is done already."""
+        """Internal: set the error; False when it was cancelled or is done already."""
         return self._settle(None, error)
 
     def _settle(self, value: T | None, error: BaseException | None) -> bool:

@@ -19,6 +19,8 @@ _ROLLED_BACK = {0, -2}
 class Transaction:
     """Collects writes and sends them as one; ZooKeeper carries out all of them or none.
 
+    Given by ``session.nodes.transaction()``.
+
     Methods that add return the transaction, so that calls can be chained. Ephemeral nodes are not
     created here; recipes do that. What is no text, bytes or whole number where it should be is
     refused with TypeError when it is added.
