@@ -262,6 +262,6 @@ class Stage:
                 found.update(actor.rests())
                 return not any(n > 0 for n in found.values())
 
-            wait_until(rests, 3, 0.1)
+            wait_until(rests, bound, 0.1)  # one that closes may first try another server
             for what, count in found.items():
                 self.story.write("left", text=f"{what} of {actor.name}", value=max(0, count))
