@@ -86,7 +86,7 @@ class KnownQueue:
         return Place(stop - self._start, contender, (), Front(ordered, self._start, stop))
 
     def reached(self, contender: Contender) -> None:
-        """This one was granted an exclusive place: all in front of it have gone."""
+        """All in front of this one have gone."""
         ordered, start = self._ordered, self._start
         while start < len(ordered) and precedes(ordered[start].sequence, contender.sequence):
             start += 1

@@ -216,8 +216,13 @@ def places(
         not, somebody has removed one.
     """
     found = [place(queue, session, request) for queue in queues]
+    return found, whole(found)
+
+
+def whole(found: Iterable[Place | None]) -> bool:
+    """Whether these are a node in every queue, and as many in each."""
     counts = {-1 if one is None else len(one.strays) for one in found}
-    return found, len(counts) == 1 and -1 not in counts
+    return len(counts) == 1 and -1 not in counts
 
 
 def blocker(

@@ -165,19 +165,37 @@ class Waiter:
         self.limit = Limit(0)
         self.followed = ""
         self.ahead: dict[str, int] = {}
+        self._total = 0  # of what is ahead
         self._granted = ""
 
     def placed(self, ahead: Sequence[Contender], limit: Limit) -> Step:
-        """The queue in front, and the limit, as they were at one instant."""
+        """The queue in front, and the limit, as they were at one instant.
+
+        It is looked at from behind, no farther than the front reaches: thousands may be in it.
+        """
         self.limit = limit
-        weights = {c.node: weight for c in ahead if (weight := weight_of(c))}
-        total = sum(weights.values())
-        nearest = next(reversed(weights), "")
-        if total <= limit.reach or nearest == self._granted:
-            self.followed, self.ahead = "", weights
-            return self._judge(total)
-        self.followed, self.ahead = nearest, {}
-        return Step.REFUSE if self._hopeless() else Step.WAIT
+        total, nearest = 0, ""
+        front: list[tuple[str, int]] = []
+        for contender in reversed(ahead):
+            weight = weight_of(contender)
+            if not weight:
+                continue
+            nearest = nearest or contender.node
+            total += weight
+            if total > limit.reach and nearest != self._granted:
+                return self._follow(nearest)
+            front.append((contender.node, weight))
+        self.followed, self.ahead, self._total = "", dict(reversed(front)), total
+        return self._judge()
+
+    def behind(self, node: str, limit: Limit) -> Step:
+        """The node right in front waits too, and this limit is the one that it knows."""
+        self.limit = limit
+        return self._follow(node)
+
+    def _follow(self, node: str) -> Step:
+        self.followed, self.ahead, self._total = node, {}, 0
+        return Step.REFUSE if self.hopeless(self.limit) else Step.WAIT
 
     def gone(self, node: str, *, sure: bool = True) -> Step:
         """A node in front has gone.
@@ -186,15 +204,17 @@ class Waiter:
         """
         if node == self.followed:
             return Step.LOOK
-        if self.followed or self.ahead.pop(node, None) is None:
+        weight = None if self.followed else self.ahead.pop(node, None)
+        if weight is None:
             return Step.WAIT
-        step = self._judge(sum(self.ahead.values()))
+        self._total -= weight
+        step = self._judge()
         return Step.LOOK if step is Step.GRANT and not sure else step
 
     def resized(self, limit: Limit) -> Step:
         """The limit is this now."""
         self.limit = limit
-        return Step.WAIT if self.followed else self._judge(sum(self.ahead.values()))
+        return Step.WAIT if self.followed else self._judge()
 
     def succeed(self, node: str, weight: int, ahead: Mapping[str, int] | None) -> Step:
         """The node in front, of this weight, was granted with these ahead of it.
@@ -206,8 +226,21 @@ class Waiter:
         self._granted = node
         if ahead is None:
             return Step.LOOK
-        self.followed, self.ahead = "", {**ahead, node: weight}
-        return self._judge(sum(self.ahead.values()))
+        return self._at_front({**ahead, node: weight}, sum(ahead.values()) + weight)
+
+    def inherit(self, node: str, other: Waiter) -> Step:
+        """The node in front was granted, and this is what it knew. It needs that no more."""
+        if node != self.followed:
+            return Step.WAIT
+        self._granted = node
+        self.limit = other.limit
+        ahead, other.ahead = other.ahead, {}
+        ahead[node] = other.weight
+        return self._at_front(ahead, other._total + other.weight)
+
+    def _at_front(self, ahead: dict[str, int], total: int) -> Step:
+        self.followed, self.ahead, self._total = "", ahead, total
+        return self._judge()
 
     def watched(self) -> list[str]:
         """At the front, the fewest nodes of which one must go before this request can be granted.
@@ -215,7 +248,7 @@ class Waiter:
         The others together weigh less than what is missing. Those that have held longest are left
         out first: they are the likeliest to go.
         """
-        spare = sum(self.ahead.values()) + self.weight - self.limit.permits - 1
+        spare = self._total + self.weight - self.limit.permits - 1
         watched: list[str] = []
         for node, weight in self.ahead.items():
             if weight <= spare:
@@ -224,10 +257,11 @@ class Waiter:
                 watched.append(node)
         return watched
 
-    def _judge(self, total: int) -> Step:
-        if self._hopeless():
+    def _judge(self) -> Step:
+        if self.hopeless(self.limit):
             return Step.REFUSE
-        return Step.GRANT if total + self.weight <= self.limit.permits else Step.WAIT
+        return Step.GRANT if self._total + self.weight <= self.limit.permits else Step.WAIT
 
-    def _hopeless(self) -> bool:
-        return self.weight > max(self.limit.permits, self.limit.back)
+    def hopeless(self, limit: Limit) -> bool:
+        """Whether it would wait for ever under this limit."""
+        return self.weight > max(limit.permits, limit.back)

@@ -26,7 +26,6 @@ from zkcoord.core.vacancy import Moment, Vacancy, nobody_in_front
 from zkcoord.errors import (
     CoordinationError,
     LeaseLost,
-    NameRefused,
     NodeExists,
     NodeMissing,
 )
@@ -45,13 +44,17 @@ _SEQUENCE_BYTES = 11
 
 
 class Entry:
-    """One request's node in a line, in one session."""
+    """One request's node in a line, in one session.
+
+    Attributes: `asker` wants in; `mine` is the node that counts, absolute, empty while it is not
+    known; so many `requests` were sent for this one alone.
+    """
 
     def __init__(self, link: Link, line: Line, epoch: Epoch, asker: Asker) -> None:
         self._link = link
         self._line = line
         self._epoch = epoch
-        self._asker = asker
+        self.asker = asker
         self._number = epoch.request()
         self._request = line.load + ordering.encode_request(self._number)
         name = ordering.prefix(line.kind, epoch.id, self._request, line.layout)
@@ -69,19 +72,14 @@ class Entry:
         self._queue: SharedQueue | None = None
         self._contender: Contender | None = None
         self.mine = ""
-        self.requests = 0  # sent for this one alone
+        self.requests = 0
 
     def enter(self) -> None:
         """Send create and listing in one flight."""
         if not self._room:
-            bound = self._link.config.value_bytes_max
-            if len(self._line.data) > bound:  # a server would only drop the link
-                text = f"{self._line.name}: a label and data of {len(self._line.data)} bytes"
-                self._left = True
-                self._asker.failed(NameRefused(f"{text}, the bound is {bound}"))
-                return
             room = len(self._prefix.encode()) + _SEQUENCE_BYTES
             try:
+                self._line.check(self._link.config.value_bytes_max)
                 self._epoch.reserve(self._prefix, room)
             except CoordinationError as error:
                 self._fail(error)
@@ -141,7 +139,7 @@ class Entry:
         """Learn the token of the node that counts."""
         token = self._tokens.get(self.mine)
         if token is not None:
-            self._asker.identified(token)
+            self.asker.identified(token)
         else:  # its create's reply was lost
             self.requests += 1
             exists = Exists(self.mine)
@@ -161,6 +159,12 @@ class Entry:
             folder = self._line.folder
             self._epoch.vacancies.held(folder, self.mine, mine.sequence, expected=expected)
         self._leave_queue()
+
+    def reached(self, node: str) -> None:
+        """All in front of this node have gone, which is ours or in front of ours."""
+        contender = ordering.parse(node)
+        if self._queue is not None and contender is not None:
+            self._queue.reached(contender)
 
     def _leave_queue(self, *, forget: bool = False) -> None:
         self._left = True
@@ -256,7 +260,7 @@ class Entry:
             self._not_created(self._refused)
         elif error is not None:
             self._fly_again()
-        elif not self._asker.wanted():
+        elif not self.asker.wanted():
             self.leave()
         else:
             self._epoch.hold(self.mine, self._room)
@@ -270,9 +274,9 @@ class Entry:
         if self._first is not None:
             queue.seen(self, [self._first])
             place = Place(0, self._first, (), ())
-        elif self._line.silent:
+        else:
             contender = ordering.parse(self.mine.rpartition("/")[2])
-            place = None if contender is None else queue.append(contender)
+            place = None if contender is None else queue.append(contender, self._line.behind)
         if place is None:
             queue.not_seen(self)
             queue.look(self)
@@ -283,7 +287,7 @@ class Entry:
         if self._queue is not None:
             self._queue.not_seen(self)
             self._queue.forget()
-        if not self._uncertain and not self._asker.wanted():
+        if not self._uncertain and not self.asker.wanted():
             self.leave()
         elif isinstance(error, NodeMissing):
             self._wait_for_folder()
@@ -306,7 +310,7 @@ class Entry:
             return
         if self._uncertain:
             self._fly_again()
-        elif self._asker.wanted():
+        elif self.asker.wanted():
             with self._link.folders.turn:
                 self._get_in()
         else:
@@ -348,10 +352,10 @@ class Entry:
         self._epoch.hold(self.mine, self._room)
         for stray in found.strays:
             self._link.discard(self._line.path(stray.node), self._epoch, _ignore)
-        if not self._asker.wanted():
+        if not self.asker.wanted():
             self.leave()
             return
-        self._asker.placed(found)
+        self.asker.placed(found)
         if self._queue is not None and found.position:
             self._queue.waits(self)
 
@@ -361,7 +365,7 @@ class Entry:
             self._link.discard(self._line.path(own.node), self._epoch, _ignore)
         self._leave_queue(forget=True)
         self._left, self.mine, self._room = False, "", 0
-        Recount(self._link, self._epoch, [self._line.folder], self._asker.wanted, self.enter)
+        Recount(self._link, self._epoch, [self._line.folder], self.asker.wanted, self.enter)
 
     def _looked(self, stat: Stat | None, error: CoordinationError | None) -> None:
         if error is not None:
@@ -370,7 +374,7 @@ class Entry:
             self._removed()
         else:
             self._tokens[self.mine] = stat.czxid
-            self._asker.identified(stat.czxid)
+            self.asker.identified(stat.czxid)
 
     def _removed(self) -> None:
         """Somebody deleted the node."""
@@ -382,13 +386,13 @@ class Entry:
         self._leave_queue(forget=True)
         name = self._line.name
         text = f"{name}: the node was removed while it waited"
-        self._asker.failed(LeaseLost(text, name=name, token=0, reason="removed"))
+        self.asker.failed(LeaseLost(text, name=name, token=0, reason="removed"))
 
     def _trouble(self, error: CoordinationError, again: Callable[[], None]) -> None:
         ask_again(self._link, error, again, self._fail)
 
     def _fail(self, error: CoordinationError) -> None:
-        self._asker.failed(error)
+        self.asker.failed(error)
         self.leave()
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from zkcoord.core import ordering
 from zkcoord.core.layouts import Layout
 from zkcoord.core.ordering import Contender, Place
-from zkcoord.errors import CoordinationError
+from zkcoord.errors import CoordinationError, NameRefused
 from zkcoord.zk.names import join
 
 
@@ -26,6 +26,8 @@ class Line(NamedTuple):
         layout: how the node is named.
         load: stands before the request's number in the node's name.
         listed: called when a listing was sent: what is read then flies with it, behind it.
+        behind: where something flies with a listing: whether the member of the same session's
+            queue that wants in right in front knows enough to do without. None: nothing is needed.
     """
 
     folder: str
@@ -36,11 +38,22 @@ class Line(NamedTuple):
     layout: Layout = Layout.ZKCOORD
     load: str = ""
     listed: Callable[[], object] = _nothing
+    behind: Callable[[object], bool] | None = None
 
     @property
     def silent(self) -> bool:
         """Whether nothing flies with a listing."""
         return self.listed is _nothing
+
+    def check(self, bound: int) -> None:
+        """Refuse a value that a server would not take: it would only drop the link.
+
+        Raises:
+            NameRefused: the value has more bytes than `bound`.
+        """
+        if len(self.data) > bound:
+            text = f"{self.name}: a label and data of {len(self.data)} bytes"
+            raise NameRefused(f"{text}, the bound is {bound}")
 
     def path(self, node: str) -> str:
         """A node's absolute path."""

@@ -64,18 +64,22 @@ class Lookout:
         for node in nodes:
             self._open(node, follows=False)
 
-    def inherit(self, other: Lookout) -> None:
-        """Go on with what another of the same session and folder watched, without asking again."""
-        for node, eye in other._eyes.items():
+    def hand_over(self, watcher: Watcher, own: Lookout) -> None:
+        """Look out for another of the same session and folder, and for what it watched itself.
+
+        Nothing is asked again, and what is watched is not gone through: it may be much.
+        """
+        self._watcher = watcher
+        for node, eye in own._eyes.items():
             if node in self._eyes:
-                other._forget(eye)
+                own._forget(eye)
                 continue
             eye.lookout = self
             self._eyes[node] = eye
             if node == _FOLDER:
-                self.live = other.live
-        other._eyes = {}
-        other.live = False
+                self.live = own.live
+        own._eyes = {}
+        own.live = False
 
     def close(self) -> None:
         """Take all watches back."""

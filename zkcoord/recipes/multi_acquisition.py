@@ -3,7 +3,8 @@
 A request stands in all queues at one moment of their common history, see
 :mod:`zkcoord.recipes.multi_entry`, so requests for several locks wait for each other in one order
 and never in a circle. In every queue the nearest contender in front is watched, as for a single
-lock. The grant is the moment when nobody is in front in any of them.
+lock; one of the same session tells when it is granted, so that its end needs no look. The grant
+is the moment when nobody is in front in any of them.
 """
 
 from __future__ import annotations
@@ -143,6 +144,12 @@ class MultiAcquisition(Waiting[LeaseT]):
             self._leave()
             return
         entry.granted()
+        for front in self._fronts:
+            front.stop_following()
+        for path in entry.mine:
+            follower = epoch.successors.get(path)
+            if follower is not None:
+                follower()
         self._done(self._make(epoch, entry.mine, token))
 
     def _tidy(self) -> None:
@@ -168,15 +175,29 @@ class _Front:
 
     def placed(self, found: Place, line: Line) -> None:
         """Watch the nearest in front, if there is one."""
+        self.stop_following()
         blocked = ordering.blocker(found, line.blocks)
         self.clear = blocked is None
         if blocked is not None:
             contender, self.last = blocked
             self.watched = line.path(contender.node)
+            if self._owner.epoch is not None:
+                self._owner.epoch.successors[self.watched] = self._is_head
             self._ask()
+
+    def _is_head(self) -> None:
+        """Whom we watch, of the same session, was granted: nobody else is in front."""
+        self.last = True
+
+    def stop_following(self) -> None:
+        """It need not tell us any more."""
+        epoch = self._owner.epoch
+        if epoch is not None and self.watched:
+            epoch.successors.pop(self.watched, None)
 
     def forget(self) -> None:
         """It does not matter any more."""
+        self.stop_following()
         if self.watched:
             self._owner.link.watches.forget(WATCH_DATA, self.watched, self._fired)
 

@@ -3,7 +3,9 @@
 As :mod:`zkcoord.recipes.entry`, but with one `multi` that creates a node in every queue, so the
 request has one place in the history of all of them, and nothing when it has not all.
 
-- *One flight.* The multi and a listing of every queue are sent together.
+- *One flight.* The multi and a listing of every queue are sent together. Where others of the
+  session wait already, the listings are shared with them and with those who wait for a single
+  lock: see :mod:`zkcoord.recipes.shared_queue`.
 - *Unknown outcome.* The same request is written again: the second multi is ordered after the first.
   The lowest own nodes count in every queue, the others are deleted. An error that the server gives
   to the second one tells as much: the listings behind it show what the first one did.
@@ -17,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from zkcoord.core import ordering
-from zkcoord.core.ordering import Place
+from zkcoord.core.ordering import Contender, Place
 from zkcoord.errors import (
     CoordinationError,
     EnsembleUnavailable,
@@ -28,9 +30,11 @@ from zkcoord.errors import (
     NodeMissing,
 )
 from zkcoord.recipes.line import Line
+from zkcoord.recipes.multi_line import MultiAsker, Seat, make_all, refusal
 from zkcoord.recipes.recount import Recount
 from zkcoord.recipes.retrying import ask_again
 from zkcoord.recipes.search import Search
+from zkcoord.recipes.shared_queue import SharedQueue
 from zkcoord.zk.call import Call
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.errands import discard_all
@@ -44,29 +48,9 @@ from zkcoord.zk.requests import (
     Multi,
     Stat,
 )
-from zkcoord.zk.translate import LinkDropped, from_code
+from zkcoord.zk.translate import LinkDropped
 
 _SEQUENCE_BYTES = 11
-_ROLLED_BACK = {0, -2}
-
-
-class MultiAsker(Protocol):
-    """Who wants to be in all the lines."""
-
-    def wanted(self) -> bool:
-        """Whether it still wants to; when not, the entry leaves by itself."""
-
-    def entered(self, places: Sequence[Place]) -> None:
-        """It is in, and this is where it stands in each line."""
-
-    def placed(self, index: int, found: Place) -> None:
-        """The answer to `look`."""
-
-    def identified(self, token: int) -> None:
-        """The answer to `identify`."""
-
-    def failed(self, error: CoordinationError) -> None:
-        """It cannot get in, or one of its nodes was removed."""
 
 
 class MultiEntry:
@@ -96,9 +80,12 @@ class MultiEntry:
         self._unlisted: CoordinationError | None = None
         self._uncertain = False
         self._hidden = False  # what is uncertain may not be listed everywhere
-        self._listings: dict[int, list[str]] = {}
-        self._gates = 0
-        self._unmade: CoordinationError | None = None
+        self._listings: dict[int, list[Contender]] = {}
+        key = ordering.encode_session(epoch.id), self._request
+        self._seats = [Seat(self, index, key) for index in range(len(lines))]
+        self._queues: list[SharedQueue] = []  # while it is in them, or about to be
+        self._places: dict[int, Place | None] = {}
+        self._inside = False
         self._created: list[str] = []
         self._tokens: dict[str, int] = {}
         self._left = False
@@ -106,28 +93,28 @@ class MultiEntry:
 
     def enter(self) -> None:
         """Send the multi and the listings in one flight."""
-        taken = 0
         try:
-            for prefix, room in zip(self._prefixes, self._rooms, strict=True):
-                self._epoch.reserve(prefix, room)
-                taken += room
+            self._epoch.reserve(self._prefixes[0], sum(self._rooms))
         except CoordinationError as error:
-            self._epoch.unreserve(taken)
             self._left = True
             self._asker.failed(error)
             return
+        self._queues = [
+            SharedQueue.join(self._link, self._epoch, line.folder, seat)
+            for line, seat in zip(self._lines, self._seats, strict=True)
+        ]
         with self._link.folders.turn:
             closed = [line for line in self._lines if self._link.folders.closed(line.folder)]
             if closed:
                 self._wait_for(closed)
             else:
-                self._fly()
+                self._get_in()
 
     def look(self, index: int) -> None:
         """Look where it stands now in one line."""
-        request = GetChildren(self._lines[index].folder)
-        reply = partial(self._looked, index)
-        self._link.call(request, reply, epoch=self._epoch, verb="children")
+        if self._queues:
+            self._queues[index].forget()
+            self._queues[index].look(self._seats[index])
 
     def identify(self) -> None:
         """Learn the token: every node of the multi has the same."""
@@ -141,6 +128,18 @@ class MultiEntry:
     def granted(self) -> None:
         """A lease takes the nodes over."""
         self._left = True
+        for index, queue in enumerate(self._queues):
+            place = self._places.get(index)
+            if place is not None:
+                queue.reached(place.mine)
+        self._leave_queues()
+
+    def _leave_queues(self, *, forget: bool = False) -> None:
+        queues, self._queues, self._inside, self._places = self._queues, [], False, {}
+        for queue, seat in zip(queues, self._seats, strict=False):
+            if forget:
+                queue.forget()
+            queue.leave(seat)
 
     def leave(self) -> None:
         """Leave nothing behind. May be called again and again."""
@@ -151,9 +150,10 @@ class MultiEntry:
                 call.abandoned = True
             return  # their replies come back here
         if self._uncertain:
-            self._fly()
+            self._fly(range(len(self._lines)))
             return
         self._left = True
+        self._leave_queues()
         for index, (path, room) in enumerate(zip(self.mine, self._rooms, strict=True)):
             if self._hidden and index not in self._listings:
                 folder = self._lines[index].folder
@@ -169,25 +169,31 @@ class MultiEntry:
 
     # --- a flight ---------------------------------------------------------------------------------
 
-    def _fly(self) -> None:
+    def _get_in(self) -> None:
+        """Create, and list where nobody else's listing tells as much. With the turn."""
+        queues = zip(self._queues, self._seats, strict=True)
+        alone = [queue.must_list(seat, exclusive=True) for queue, seat in queues]
+        self._fly([index for index, must in enumerate(alone) if must])
+
+    def _fly(self, listed: Sequence[int]) -> None:
         creates = tuple(
             Create(prefix, line.data, EPHEMERAL | SEQUENTIAL)
             for prefix, line in zip(self._prefixes, self._lines, strict=True)
         )
         prepare = partial(self._link.prepare, epoch=self._epoch)
-        self._send([prepare(Multi(creates), self._entered, verb="enter"), *self._list_all()])
+        self._send([prepare(Multi(creates), self._entered, verb="enter"), *self._list(listed)])
 
     def _list_again(self) -> None:
         if not (self._over() or self._awaited or self._left):
-            self._send(self._list_all())
+            self._send(self._list(range(len(self._lines))))
 
-    def _list_all(self) -> list[Call]:
+    def _list(self, indexes: Sequence[int]) -> list[Call]:
         self._listings = {}
         self._unlisted = None
         prepare = partial(self._link.prepare, epoch=self._epoch, verb="children")
         return [
-            prepare(GetChildren(line.folder), partial(self._listed, index))
-            for index, line in enumerate(self._lines)
+            prepare(GetChildren(self._lines[index].folder), partial(self._listed, index))
+            for index in indexes
         ]
 
     def _send(self, calls: list[Call]) -> None:
@@ -197,7 +203,7 @@ class MultiEntry:
             self._link.submit(call)
 
     def _entered(self, results: list[Any] | None, error: CoordinationError | None) -> None:
-        error = error or self._reason(results or [])
+        error = error or refusal(self._link, "enter", self._lines, results or [])
         self._refused = error
         if isinstance(error, EnsembleUnavailable):
             self._uncertain = self._uncertain or not isinstance(error, LinkDropped) or error.sent
@@ -208,19 +214,15 @@ class MultiEntry:
                 self._keep(self._created)
         self._landed()
 
-    def _reason(self, results: list[Any]) -> CoordinationError | None:
-        """Why the multi was rolled back; None when it was not."""
-        for index, result in enumerate(results):
-            if isinstance(result, int) and result not in _ROLLED_BACK:
-                folder = self._link.relative(self._lines[index].folder)
-                return from_code(result, f"enter {folder}")
-        return None
-
     def _listed(self, index: int, names: list[str] | None, error: CoordinationError | None) -> None:
         if error is None or isinstance(error, NodeMissing):
-            self._listings[index] = names or []
+            self._listings[index] = ordering.in_order(names or ())
         else:
             self._unlisted = error
+        if error is None:
+            self._queues[index].seen(self._seats[index], self._listings[index])
+        else:
+            self._queues[index].not_seen(self._seats[index])
         self._landed()
 
     def _landed(self) -> None:
@@ -244,25 +246,46 @@ class MultiEntry:
             self._settled(refused or self._unlisted)
 
     def _settled(self, error: CoordinationError | None) -> None:
-        """What became of all that was sent is known."""
-        queues = [
-            ordering.in_order(self._listings.get(index, ())) for index in range(len(self._lines))
-        ]
-        found, whole = ordering.places(queues, self._epoch.id, self._request)
-        self._keep(
-            [
-                line.path(p.mine.node) if p else ""
-                for line, p in zip(self._lines, found, strict=True)
-            ]
-        )
+        """What became of all that was sent is known; where we stand, not everywhere yet."""
+        session, request = self._epoch.id, self._request
+        self._places = {
+            index: ordering.place(queue, session, request)
+            for index, queue in self._listings.items()
+        }
+        if error is not None:
+            for queue in self._queues:
+                queue.forget()
+            self._place(error)
+            return
+        missing = [index for index in range(len(self._lines)) if index not in self._places]
+        for index in tuple(missing):
+            mine = ordering.parse(self._created[index].rpartition("/")[2])
+            place = None if mine is None else self._queues[index].append(mine)
+            if place is not None:
+                self._places[index] = place
+                missing.remove(index)
+        if not missing:
+            self._place(None)
+        elif self._asker.wanted():
+            for index in missing:
+                self._queues[index].look(self._seats[index])
+        else:
+            self.leave()
+
+    def _place(self, error: CoordinationError | None) -> None:
+        """Where we stand is known, unless there was an error."""
+        found = [self._places.get(index) for index in range(len(self._lines))]
+        standing = list(zip(self._lines, found, strict=True))
+        self._keep([line.path(one.mine.node) if one else "" for line, one in standing])
         self._keep(self._created)
-        for line, place in zip(self._lines, found, strict=True):
+        for line, place in standing:
             for stray in place.strays if place else ():
                 self._link.discard(line.path(stray.node), self._epoch, _ignore)
+        whole = ordering.whole(found)
         if whole and any(p and ordering.exhausted(p.mine.sequence) for p in found):
             self._wait_for_recount()
         elif whole and self._asker.wanted():
-            self._asker.entered([place for place in found if place is not None])
+            self._get_ahead([place for place in found if place is not None])
         elif whole:
             self.leave()
         elif isinstance(error, NodeMissing) and self._asker.wanted() and not any(self.mine):
@@ -272,8 +295,16 @@ class MultiEntry:
         else:
             self._removed()
 
+    def _get_ahead(self, places: list[Place]) -> None:
+        self._inside = True
+        self._asker.entered(places)
+        for queue, seat, place in zip(self._queues, self._seats, places, strict=False):
+            if place.position:
+                queue.waits(seat)
+
     def _wait_for_recount(self) -> None:
         self._left = True
+        self._leave_queues(forget=True)
         discard_all(self._link, self.mine, self._epoch, _ignore)
         self.mine, self._created = [""] * len(self._lines), []
         folders = [line.folder for line in self._lines]
@@ -293,43 +324,48 @@ class MultiEntry:
     # --- folders ----------------------------------------------------------------------------------
 
     def _wait_for(self, lines: Sequence[Line]) -> None:
-        self._gates = len(lines)
-        self._unmade = None
-        for line in lines:
-            self._link.folders.wait(line.folder, self._number, self._made)
+        make_all(self._link, lines, self._number, self._made)
 
     def _made(self, error: CoordinationError | None) -> None:
-        self._gates -= 1
-        self._unmade = self._unmade or error
-        if self._gates:
-            return
-        if self._unmade is None:
+        if error is None:
             self._again()
         else:
-            self._trouble(self._unmade, self._again)
+            self._trouble(error, self._again)
 
     def _again(self) -> None:
         if self._over() or self._awaited or self._left:
             return
-        if self._asker.wanted() or self._uncertain:
-            self._fly()
+        if self._uncertain:
+            self._fly(range(len(self._lines)))
+        elif self._asker.wanted():
+            with self._link.folders.turn:
+                self._get_in()
         else:
             self.leave()
 
     # --- later ------------------------------------------------------------------------------------
 
-    def _looked(self, index: int, names: list[str] | None, error: CoordinationError | None) -> None:
+    def found(self, index: int, place: Place | None) -> None:
+        """Where we stand in one line, as a shared listing has it."""
         if self._left or self._over() or not self._asker.wanted():
             return
-        if error is not None and not isinstance(error, NodeMissing):
-            self._trouble(error, partial(self.look, index))
-            return
-        queue = ordering.in_order(names or ())
-        place = ordering.place(queue, self._epoch.id, self._request)
-        if place is None or self._lines[index].path(place.mine.node) != self.mine[index]:
+        self._places[index] = place
+        if not self._inside:
+            if len(self._places) == len(self._lines):
+                self._place(None)
+        elif place is None or self._lines[index].path(place.mine.node) != self.mine[index]:
             self._removed()
         else:
             self._asker.placed(index, place)
+
+    def not_listed(self, index: int, error: CoordinationError) -> None:
+        """A shared listing failed."""
+        if self._left or self._over() or not self._asker.wanted():
+            return
+        if isinstance(error, NodeMissing):
+            self.found(index, None)
+        else:
+            self._trouble(error, partial(self.look, index))
 
     def _token_found(self, stat: Stat | None, error: CoordinationError | None) -> None:
         if self._left or self._over():
@@ -344,6 +380,8 @@ class MultiEntry:
 
     def _removed(self) -> None:
         """Somebody deleted one of the nodes."""
+        for queue in self._queues:
+            queue.forget()
         text = f"{self._name}: one of its nodes was removed while it waited"
         self._fail(LeaseLost(text, name=self._name, token=0, reason="removed"))
 

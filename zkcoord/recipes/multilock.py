@@ -44,6 +44,7 @@ class MultiLease(Lease):
         self, link: Link, epoch: Epoch, *, paths: list[str], name: str, token: int
     ) -> None:
         def give_back(_path: str, epoch: Epoch, done: Callable[[bool], object]) -> None:
+            epoch.leaving.update(paths)  # who comes behind need not ask why they go
             discard_all(link, paths, epoch, done)
 
         self._paths = tuple(paths)

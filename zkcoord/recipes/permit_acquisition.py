@@ -1,8 +1,9 @@
 """Waiting for permits of a semaphore: the state machine around :mod:`zkcoord.core.permits`.
 
-- *Getting in* is one flight: create, listing, and the folder's limit behind it. Limit and listing
-  count as one instant when the limit was not changed after our node was made, or not since it was
-  read before the listing; otherwise both are asked once more.
+- *Getting in* is one flight: create, listing, and the folder's limit behind it. Who comes right
+  behind another waiter of the same session only creates: that one tells it all it needs. Limit and
+  listing count as one instant when the limit was not changed after our node was made, or not since
+  it was read before the listing; otherwise both are asked once more.
 - *Hand-off.* The first waiter watches holders and the limit, so what ends lets it decide without
   a read. Once granted it tells who follows it: within a session directly, watches included; another
   session's by writing the names of those ahead into its own node, which the follower watches.
@@ -55,6 +56,7 @@ class PermitAcquisition(Waiting[PermitLease]):
             kind=permits.PERMIT,
             load=permits.load(asked.weight),
             listed=self._read_limit,
+            behind=self._comes_behind,
         )
         self._waiter = Waiter(asked.weight)
         self._entry: Entry | None = None
@@ -64,6 +66,7 @@ class PermitAcquisition(Waiting[PermitLease]):
         self._signals = False
         self._granting = False
         self._following = ""
+        self._neighbour: Limit | None = None
         self._declared = asked.permits  # compared once: it may be resized while we wait
 
     def _enter(self, epoch: Epoch) -> None:
@@ -172,8 +175,35 @@ class PermitAcquisition(Waiting[PermitLease]):
     # --- in the line: what entry and lookout report ----------------------------------------------
 
     def placed(self, found: Place) -> None:
-        """A listing shows where we stand; the limit comes behind it."""
-        self._found = found
+        """This is where we stand. After a listing the limit comes behind it."""
+        limit, self._neighbour = self._neighbour, None
+        if limit is None:
+            self._found = found
+            return
+        self._declared = None
+        self._heads = [self._line.path(one.node) for one in found.ahead[:1]]
+        self._take(self._waiter.behind(found.ahead[-1].node, limit))
+
+    @property
+    def limit(self) -> Limit:
+        """As last seen; without permits before it was."""
+        return self._waiter.limit
+
+    def _comes_behind(self, other: object) -> bool:
+        """Whether another of this session waits right in front, and knows the limit.
+
+        It tells us when it is granted, and what we watch then; and we see when it goes. So its
+        limit need not be the present one, as long as it does not make us give up.
+        """
+        asker = other.asker if isinstance(other, Entry) else None
+        if not isinstance(asker, PermitAcquisition) or not asker.wanted():
+            return False
+        limit = asker.limit
+        agreed = self._declared is None or limit.agrees(self._declared)
+        if not limit.permits or not agreed or self._waiter.hopeless(limit):
+            return False
+        self._neighbour = limit
+        return True
 
     def gone(self, node: str) -> None:
         """A node in front has gone.
@@ -240,12 +270,11 @@ class PermitAcquisition(Waiting[PermitLease]):
         """The one we follow, of our own session, was granted: go on with what it watches."""
         if not self.wanted() or self._lookout is None:
             return
-        passed = other._waiter
-        self._waiter.succeed(self._following, passed.weight, passed.ahead)
+        self._waiter.inherit(self._following, other._waiter)
         self._stop_following()
         if other._lookout is not None:
-            self._lookout.inherit(other._lookout)
-        self._waiter.limit = passed.limit
+            other._lookout.hand_over(self, self._lookout)
+            self._lookout, other._lookout = other._lookout, None
         self._link.loop.post(self._proceed)  # not at once: thousands may be granted one by one
 
     def _proceed(self) -> None:
@@ -269,6 +298,7 @@ class PermitAcquisition(Waiting[PermitLease]):
         if self.promise.done():
             self._leave()
             return
+        entry.reached(next(iter(self._waiter.ahead), entry.mine.rpartition("/")[2]))
         entry.granted()
         self._stop_following()
         self._pass_on(epoch, entry.mine)

@@ -3,11 +3,13 @@
 The first who comes lists for itself, in the flight of its create. While it is there, those who
 come later only create: mostly that alone tells their place, see :mod:`zkcoord.core.known_queue`,
 else the next listing serves all who need one. One is on its way at a time, so a crowd costs a few
-listings and not one each. On the loop, unless it says otherwise.
+listings and not one each. (Those who share a place may list for themselves as long as nobody has
+to wait, a few at a time: it saves them a round trip.) On the loop, unless it says otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from zkcoord.core import ordering
@@ -17,6 +19,9 @@ from zkcoord.errors import CoordinationError
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.requests import GetChildren
+
+LISTERS_MAX = 64
+"""So many of those who may get in at once list the folder in their own flights at a time."""
 
 
 class Member(Protocol):
@@ -53,7 +58,7 @@ class SharedQueue:
         "_folder",
         "_known",
         "_link",
-        "_lister",
+        "_listers",
         "_members",
         "_needy",
         "crowded",
@@ -64,9 +69,9 @@ class SharedQueue:
         self._epoch = epoch
         self._folder = folder
         self._known = KnownQueue()
-        self._members: set[Member] = set()
+        self._members: dict[Key, Member] = {}
         self._anchors: set[Member] = set()
-        self._lister: Member | None = None
+        self._listers: set[Member] = set()
         self._needy: list[Member] = []
         self._asking = False
         self.crowded = False
@@ -85,12 +90,12 @@ class SharedQueue:
 
     def add(self, member: Member) -> None:
         """One more. From any thread."""
-        self._members.add(member)
+        self._members[member.key] = member
 
     def leave(self, member: Member) -> None:
         """One less."""
         self.not_seen(member)
-        self._members.discard(member)
+        self._members.pop(member.key, None)
         self._anchors.discard(member)
         if not self._anchors:
             self._known.forget()
@@ -106,12 +111,15 @@ class SharedQueue:
         """Whether this member lists in its own flight. From any thread.
 
         Yes when nothing is known and nobody else is about to list; and when those who share a
-        place may get in at once, as long as nobody has to wait.
+        place may get in at once, as long as nobody has to wait, and not too many list already.
         """
+        listing = len(self._listers)
         if exclusive or self.crowded:
-            if self._lister is not None or self._known:
+            if listing or self._known:
                 return False
-            self._lister = member
+        elif listing >= LISTERS_MAX:
+            return False
+        self._listers.add(member)
         return True
 
     def seen(self, member: Member, ordered: list[Contender]) -> None:
@@ -121,20 +129,30 @@ class SharedQueue:
 
     def not_seen(self, member: Member) -> None:
         """A member that was to list the folder does not."""
-        if self._lister is member:
-            self._lister = None
+        self._listers.discard(member)
 
     def forget(self) -> None:
         """What is known may be wrong: the next who comes looks."""
         self._known.forget()
 
     def reached(self, contender: Contender) -> None:
-        """One of us holds, and excludes all others."""
+        """All in front of this one have gone."""
         self._known.reached(contender)
 
-    def append(self, contender: Contender) -> Place | None:
-        """The place of one of us who has just come in, if it is known without a listing."""
-        return self._known.append(contender) if self._anchors else None
+    def append(
+        self, contender: Contender, behind: Callable[[object], bool] | None = None
+    ) -> Place | None:
+        """The place of one of us who has just come in, if it is known without a listing.
+
+        With `behind` only when that is true for the member who wants in right in front.
+        """
+        place = self._known.append(contender) if self._anchors else None
+        if place is not None and behind is not None:
+            last = place.ahead[-1] if place.ahead else contender
+            other = self._members.get((last.owner, last.request))
+            if other is None or last is contender or not behind(other):
+                return None
+        return place
 
     def look(self, member: Member) -> None:
         """Tell its place by the next listing."""
