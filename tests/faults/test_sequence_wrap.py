@@ -15,7 +15,7 @@ import pytest
 
 from zkcoord.errors import AcquireTimeout
 from zkcoord.local import Stack
-from zkcoord.recipes import Lock, MultiLock
+from zkcoord.recipes import Lock, MultiLock, Pool, Semaphore
 from zkcoord.zk import Session
 
 FOLDER = "/locks/gpu"
@@ -47,18 +47,25 @@ def set_counter(snapshot: Path, path: str, value: int) -> None:
 
 @pytest.fixture
 def near_the_end() -> Iterator[str]:
-    """A server whose lock folder has three sequences left."""
+    """A server whose folders have three sequences left: of a lock, of one with a delay, of a
+    semaphore that was resized and of a pool that was added to."""
     with Stack(zookeepers=1, brokers=0) as stack:
         server = stack.zookeepers[0]
         with Session(stack.zookeeper, timeout=20) as session:
             Lock(session, "gpu").acquire(timeout=10).release(timeout=10)
+            Semaphore(session, "jobs", permits=1).acquire(timeout=10).release(timeout=10)
+            Semaphore(session, "jobs").resize(2)
+            Pool(session, "gpus", ["gpu-0"]).acquire(timeout=10).release(timeout=10)
+            Pool(session, "gpus").add("gpu-1")
+            Lock(session, "slow", lock_delay=0.5).acquire(timeout=10)  # not released
         server.restart()  # takes a snapshot
         server.stop()
         snapshots = sorted(
             (server.folder / "data" / "version-2").glob("snapshot.*"),
             key=lambda found: int(found.suffix[1:], 16),
         )
-        set_counter(snapshots[-1], FOLDER, 2**31 - 4)
+        for folder in (FOLDER, "/semaphores/jobs", "/pools/gpus", "/locks/slow"):
+            set_counter(snapshots[-1], folder, 2**31 - 4)
         server.start()
         yield stack.zookeeper
 
@@ -100,3 +107,22 @@ def test_several_locks_and_permits_get_in_too(near_the_end: str) -> None:
             with pytest.raises(AcquireTimeout):
                 Lock(session, "gpu").acquire(timeout=0)
         Lock(session, "gpu").acquire(timeout=60).release(timeout=10)
+
+
+def test_folders_that_are_never_empty_count_anew_and_keep_what_they_say(near_the_end: str) -> None:
+    """A limit that was resized, slots that were added, the mark of a holder that was lost."""
+    with Session(near_the_end, timeout=20) as session:
+        semaphore, pool = Semaphore(session, "jobs"), Pool(session, "gpus")
+        delayed = Lock(session, "slow", lock_delay=0.5)
+        for _ in range(6):
+            semaphore.acquire(2, timeout=60).release(timeout=10)
+            pool.acquire(timeout=60).release(timeout=10)
+            delayed.acquire(timeout=60).release(timeout=10)
+        assert semaphore.standing().permits == 2
+        assert [one.slot for one in pool.standing().slots] == ["gpu-0", "gpu-1"]
+        lease = pool.acquire(timeout=10)
+        lease.check()
+        lease.release(timeout=10)
+        for folder in ("/semaphores/jobs", "/pools/gpus", "/locks/slow"):
+            stat = session.nodes.exists(folder)
+            assert stat is None or 0 <= stat.cversion < 100

@@ -56,8 +56,8 @@ class Client:
 
     Attributes:
         told: everything that reached it. released: whether it ever gave anything back.
-        doomed: its session was ended by itself or from elsewhere, so what it believes to hold is
-            no longer known to be its own.
+        doomed: a session that was ended by itself or from elsewhere, so what it believes to hold
+            is no longer known to be its own.
     """
 
     number: int
@@ -66,7 +66,7 @@ class Client:
     requests: list[Request] = field(default_factory=list)
     told: list[object] = field(default_factory=list)
     released: bool = False
-    doomed: bool = False
+    doomed: int = 0
 
     def held(self) -> list[int]:
         return [i for i, r in enumerate(self.requests) if r.granted and not r.finished]
@@ -82,6 +82,7 @@ class Scenario:
     Attributes:
         wishes: of each client. servers: how many; a client first joins ``number % servers``.
         faults: how many times each fault may happen. counter: sequence of the first node.
+        world: makes the world; a plain one when None.
     """
 
     wishes: tuple[tuple[Wish, ...], ...]
@@ -90,3 +91,4 @@ class Scenario:
     faults: tuple[tuple[str, int], ...] = (("cut", 1),)
     counter: int = 0
     folders: tuple[str, ...] = ("/locks", "/locks/gpu")
+    world: Callable[[Scenario], Any] | None = None

@@ -28,6 +28,12 @@ class Found(NamedTuple):
     runs: int
 
 
+def begun(scenario: Scenario) -> World:
+    """A world in which nothing has happened yet."""
+    world: World = (scenario.world or World)(scenario)
+    return world
+
+
 def explore(
     scenario: Scenario,
     depth: int,
@@ -47,7 +53,7 @@ def explore(
     while frontier and runs < limit:
         schedule = frontier.popleft()
         runs += 1
-        world = World(scenario)
+        world = begun(scenario)
         for step in schedule:
             world.take(step)
         if wanted(world.wrong):
@@ -66,7 +72,7 @@ def explore(
 
 def settled(scenario: Scenario, *steps: Step) -> tuple[Step, ...]:
     """A schedule that takes these steps and carries out all that follows from each."""
-    world = World(scenario)
+    world = begun(scenario)
     for step in steps:
         world.take(step)
         while usual := [s for s in world.choices() if s[0] in QUIET]:
@@ -77,7 +83,7 @@ def settled(scenario: Scenario, *steps: Step) -> tuple[Step, ...]:
 def wander(scenario: Scenario, seed: int, steps: int = 60) -> World:
     """One schedule at random, faults being rarer than the rest; then healed and judged."""
     rng = Random(seed)
-    world = World(scenario)
+    world = begun(scenario)
     lazy = rng.choice([0.0, 0.3, 0.8])  # how often servers dawdle
     for _ in range(steps):
         choices = world.choices()

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from lock_scenario import Client, Request, Scenario
-from zk_client import TIMEOUT_S, Clock, connection, new_session
+from zk_client import TIMEOUT_S, Clock, connection, new_session, next_timer
 from zk_ensemble import Ensemble
 
 from zkcoord.recipes.contenders import read_identity
@@ -22,6 +22,7 @@ Step = tuple[str, int]
 ROUNDS_MAX = 600
 FAULTS = ("cut", "expire", "silence", "lag", "elect", "reap", "close", "kick")
 LAG_S = TIMEOUT_S / 2
+OWN = (Link._watchdog, Vigil._sweep)
 
 
 class World:
@@ -119,9 +120,8 @@ class World:
     def _interesting(self, client: Client) -> bool:
         """Whether a timer waits other than the link's and the vigil's own, or anything is due."""
         loop: Any = client.session.link.loop
-        own = (Link._watchdog, Vigil._sweep)
         waits = (getattr(timer.call, "__func__", None) for timer in loop.waits())
-        return loop.due() <= Clock.now or any(call not in own for call in waits)
+        return loop.due() <= Clock.now or any(call not in OWN for call in waits)
 
     # --- taking a step ---
 
@@ -201,8 +201,7 @@ class World:
 
     def _timer(self, number: int) -> None:
         client = self.clients[number]
-        loop: Any = client.session.link.loop
-        self._until(loop.due())
+        self._until(next_timer(client.session))
         self._run_timers(client)
 
     def _run_timers(self, client: Client) -> None:
@@ -228,15 +227,15 @@ class World:
 
     def _kick(self, number: int) -> None:
         """Somebody ends the session from elsewhere; its client learns of it when it is told."""
-        self.ensemble.end(connection(self.clients[number].session).session)
-        self.clients[number].doomed = True
+        self.clients[number].doomed = connection(self.clients[number].session).session
+        self.ensemble.end(self.clients[number].doomed)
 
     def _close(self, number: int) -> None:
         """Its own client ends the session."""
         client = self.clients[number]
         client.told.append(("close", Clock.now))
         client.session.link.close()
-        client.doomed = True
+        client.doomed = connection(client.session).session
         self._settle(client)
 
     def _lag(self, number: int) -> None:
@@ -276,13 +275,16 @@ class World:
             for request in client.requests:
                 if request.granted and request not in self._grants:
                     self._granted(request)
-                    if client.doomed and not client.released:
+                    if self._doomed(client) and not client.released:
                         self.wrong.append("exclusion: granted because its own session ended")
-                if request.granted and request.believed() and not client.doomed:
+                if request.granted and request.believed() and not self._doomed(client):
                     held.append(request.what)
         verdict = self.scenario.rule(held)
         if verdict:
             self.wrong.append(f"exclusion: {verdict}")
+
+    def _doomed(self, client: Client) -> bool:
+        return client.doomed > 0 and client.doomed == connection(client.session).session
 
     def _granted(self, request: Request) -> None:
         """Tokens of those who exclude each other rise in the order of the grants."""
@@ -324,11 +326,10 @@ class World:
                 return self.wrong
             steps = [s for s in self.choices() if s[0] not in {"timer", "cancel"}]
             steps += [("timer", c.number) for c in self.clients if self._due(c)]
-            if steps and all(kind == "release" for kind, _ in steps):
-                overslept = self._overslept()
-                if overslept:
-                    self.wrong.append(overslept)
-                    break
+            resting = bool(steps) and all(kind == "release" for kind, _ in steps)
+            if resting and (overslept := self._overslept()):
+                self.wrong.append(overslept)
+                break
             if steps:
                 self.take(order.choice(steps) if order else steps[0])
             elif not self._end_forgotten() and not self._let_time_pass():
@@ -338,24 +339,23 @@ class World:
         return self.wrong or self._leftovers()
 
     def _due(self, client: Client) -> bool:
-        loop: Any = client.session.link.loop
-        return bool(loop.due() <= Clock.now)
+        return next_timer(client.session) <= Clock.now
 
     def _end_forgotten(self) -> bool:
         """Sessions that no client uses any more expire."""
-        used = {connection(client.session).session for client in self.clients}
-        forgotten = [s for s, t in self.ensemble.sessions.items() if s not in used | {0}]
-        forgotten = [s for s in forgotten if not self.ensemble.sessions[s].closing]
+        links = [connection(client.session) for client in self.clients]
+        used = {link.session for link in links if not link.ended}
+        known = self.ensemble.sessions
+        forgotten = [s for s, t in known.items() if s not in used | {0} and not t.closing]
         for session in forgotten:
-            self._until(self.ensemble.sessions[session].touched + TIMEOUT_S)
+            self._until(known[session].touched + TIMEOUT_S)
             self.ensemble.end(session)
         return bool(forgotten)
 
     def _let_time_pass(self) -> bool:
         waiting = [client for client in self.clients if self._interesting(client)]
         if waiting:
-            loops: list[Any] = [client.session.link.loop for client in waiting]
-            self._until(min(loop.due() for loop in loops))
+            self._until(min(next_timer(client.session) for client in waiting))
             for client in waiting:
                 if self._due(client):
                     self._run_timers(client)

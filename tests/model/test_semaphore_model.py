@@ -24,9 +24,10 @@ from semaphore_requests import FOLDERS, Permits, SemaphoreWorld, permits, resize
 from zk_client import modelled
 
 from zkcoord.core.permits import Limit, write_limit
-from zkcoord.recipes import resizing
+from zkcoord.recipes import recount, resizing
 from zkcoord.recipes.lookout import Lookout
 from zkcoord.recipes.permit_acquisition import PermitAcquisition
+from zkcoord.zk.requests import Delete
 
 RUNS = int(os.environ.get("ZKCOORD_SEMAPHORE_MODEL_RUNS", "100"))
 MUTANT_RUNS = 1500
@@ -62,12 +63,12 @@ def trying() -> Scenario:
     return Scenario(wishes, Permits(2), faults=HOSTILE, folders=())
 
 
-def resized(limit: int, wanted: int, **how: bool) -> Callable[[], Scenario]:
+def resized(limit: int, wanted: int, counter: int = 0, **how: bool) -> Callable[[], Scenario]:
     def story() -> Scenario:
         rule = Permits(limit)
         one, two = permits(of=limit), permits(2, of=limit)
         wishes = ((one, two, one), (one, one), (resize(rule, wanted, **how), one))
-        return Scenario(wishes, rule, servers=3, faults=QUIET, folders=FOLDERS)
+        return Scenario(wishes, rule, servers=3, faults=QUIET, counter=counter, folders=FOLDERS)
 
     return story
 
@@ -89,6 +90,7 @@ STORIES: dict[str, Callable[[], Scenario]] = {
     "lowered": resized(3, 2),
     "forced": resized(4, 2, force=True),
     "drained": drained,
+    "the counter ends": resized(2, 3, counter=2**31 - 3),
 }
 
 
@@ -138,6 +140,10 @@ def unchecked(folder: str, _name: str, wanted: int, before: Limit, seen: Any) ->
     return resizing.Resized(wanted, before.permits, 0)
 
 
+def only_empty(folder: str) -> Any:
+    yield Delete(folder)
+
+
 class Always:
     """An attribute that is always true."""
 
@@ -158,6 +164,9 @@ MUTANTS = {
     ),
     "who is granted at once never signals": (
         "calm", "liveness", mutant(PermitAcquisition, "placed", lone)
+    ),
+    "it counts anew in empty folders only": (
+        "the counter ends", "liveness", mutant(recount, "_renewing", only_empty)
     ),
     "a limit is believed unwatched": ("lowered", "exclusion", mutant(Lookout, "live", Always())),
     "a limit is lowered unseen": ("lowered", "exclusion", mutant(resizing, "_lowering", unchecked)),

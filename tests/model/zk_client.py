@@ -297,3 +297,9 @@ def connection(session: Session) -> ModelConnection:
     found = session.link._connection
     assert isinstance(found, ModelConnection)
     return found
+
+
+def next_timer(session: Session) -> float:
+    """When a session's next timer fires; infinite when there is none."""
+    loop: Any = session.link.loop
+    return float(loop.due())

@@ -29,9 +29,10 @@ from zkcoord.core.ordering import Contender, Place
 from zkcoord.errors import CoordinationError, NodeMissing
 from zkcoord.recipes.contenders import shares
 from zkcoord.recipes.entry import Entry
+from zkcoord.recipes.lasting import MARK
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.line import Line
-from zkcoord.recipes.lock_delay import MARK, Gate
+from zkcoord.recipes.lock_delay import Gate
 from zkcoord.recipes.position import OnPosition, Survey, Telling
 from zkcoord.recipes.waiting import Waiting, not_granted
 from zkcoord.zk.epoch import Epoch

@@ -35,6 +35,7 @@ from zkcoord.errors import (
     SessionLost,
 )
 from zkcoord.recipes.entry import Entry
+from zkcoord.recipes.lasting import MARK
 from zkcoord.recipes.per_link import PerLink
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
@@ -47,7 +48,6 @@ from zkcoord.zk.translate import LinkDropped, from_code
 log = logging.getLogger("zkcoord")
 
 DELAY_MAX_S = 60.0
-MARK = "held"
 _PAUSE_S = 0.2
 _SEEN_MAX = 1024
 _NODE_EXISTS, _NO_NODE = -110, -101

@@ -21,8 +21,9 @@ from zkcoord.errors import (
 from zkcoord.recipes.contenders import Identity, read_identity
 from zkcoord.recipes.folder_view import values, view
 from zkcoord.recipes.hold import Hold
+from zkcoord.recipes.lasting import SLOTS
 from zkcoord.recipes.resizing import write_kept
-from zkcoord.recipes.slot import SLOTS, SlotLease, understand
+from zkcoord.recipes.slot import SlotLease, understand
 from zkcoord.recipes.slot_acquisition import SlotAcquisition
 from zkcoord.recipes.steps import PAUSE_S, Course, Folder, Pause, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop

@@ -6,21 +6,39 @@ count down, so the last number is given out again and again, with a negative one
 creates are under way together. Such numbers tell no order. Nobody takes its place with one: who has
 one leaves, those in front finish, and the empty folder is deleted, so that it counts from 0 again.
 
+Some folders are never empty: what a recipe keeps in them (:mod:`zkcoord.recipes.lasting`) goes with
+the folder in one transaction, which makes both again with the values that they had. Such a folder
+is a plain node then, which stays when nobody uses it. All slots of a pool must be free for it.
+
 Source: ``PrepRequestProcessor.pRequest2TxnCreate`` and ``DataTree.createNode`` of Apache ZooKeeper.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from zkcoord.core import ordering
 from zkcoord.errors import CoordinationError, EnsembleUnavailable
+from zkcoord.recipes.lasting import KEPT, MARK, SLOTS
+from zkcoord.recipes.steps import Course, Flight, Steps
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
-from zkcoord.zk.requests import Delete, Exists, Stat
+from zkcoord.zk.names import join
+from zkcoord.zk.requests import (
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    Operation,
+    Stat,
+)
 from zkcoord.zk.translate import LinkDropped
 
 _PAUSE_S = 1.0
+_TIMEOUT_S = 10.0
 
 
 class Recount:
@@ -63,13 +81,37 @@ class Recount:
         elif isinstance(error, EnsembleUnavailable):
             self._link.timer(_PAUSE_S, self._look)
         elif stat is not None and ordering.exhausted(stat.cversion):
-            # It fails unless the folder is empty.
-            self._link.call(Delete(self._folders[0]), _ignore, epoch=self._epoch, verb="delete")
-            self._link.timer(_PAUSE_S, self._look)
+            folder = self._folders[0]
+            course = _renewing(folder)
+            what = f"count anew in {self._link.relative(folder)}"
+            Steps(self._link, course, what, _TIMEOUT_S, epoch=self._epoch).begin()
+            self._link.timer(_PAUSE_S, self._look)  # whether it came to pass shows then
         else:  # any other error shows again when the node is created
             del self._folders[0]
             self._look()
 
 
-def _ignore(_result: object, _error: CoordinationError | None) -> None:
-    """Whether it was empty shows at the next look."""
+def _renewing(folder: str) -> Course[None]:
+    """Delete a folder without contenders; with what lasts in it it is made again. Or do nothing."""
+    lasting = [join(folder, name) for name in (KEPT, MARK)]
+    listing, own, *found = yield Flight(
+        GetChildren(folder), GetData(folder), *(GetData(path) for path in lasting)
+    )
+    if isinstance(listing, CoordinationError) or isinstance(own, CoordinationError):
+        return
+    if not set(listing) <= {KEPT, MARK, SLOTS}:
+        return
+    value, stat = own
+    operations: list[Operation] = []
+    again: list[Operation] = []
+    for path, node in zip(lasting, found, strict=True):
+        if not isinstance(node, CoordinationError):
+            operations.append(Delete(path, node[1].version))
+            again.append(Create(path, node[0]))
+    if SLOTS in listing:
+        operations.append(Delete(join(folder, SLOTS)))
+    operations.append(Delete(folder, stat.version))
+    if value or again:
+        operations += [Create(folder, value), *again]
+    with contextlib.suppress(CoordinationError):  # something has changed: the next look tells
+        yield Multi(tuple(operations))

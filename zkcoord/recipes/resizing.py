@@ -35,13 +35,11 @@ from zkcoord.errors import (
     VersionConflict,
 )
 from zkcoord.recipes.folder_view import View, view
+from zkcoord.recipes.lasting import KEPT
 from zkcoord.recipes.steps import PAUSE_S, Course, Flight, Folder, Pause
 from zkcoord.zk.names import join
 from zkcoord.zk.requests import Create, GetChildren, Multi, Request, SetData
 from zkcoord.zk.translate import LinkDropped, from_code
-
-KEPT = "kept"
-"""The node that keeps a folder whose limit was resized."""
 
 _ROLLED_BACK = (0, -2)  # the codes of a multi's operations that were fine, or never came
 

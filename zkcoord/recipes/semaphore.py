@@ -13,9 +13,10 @@ from zkcoord.errors import ConfigError, NodeForeign, NodeMissing
 from zkcoord.recipes.contenders import Identity, describe, read_identity
 from zkcoord.recipes.folder_view import values, view
 from zkcoord.recipes.hold import Hold
+from zkcoord.recipes.lasting import KEPT
 from zkcoord.recipes.permit import Asked, PermitLease
 from zkcoord.recipes.permit_acquisition import PermitAcquisition
-from zkcoord.recipes.resizing import KEPT, Resized, resizing
+from zkcoord.recipes.resizing import Resized, resizing
 from zkcoord.recipes.steps import Course, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.condition import shown

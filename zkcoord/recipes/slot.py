@@ -9,12 +9,9 @@ from zkcoord.recipes.lease import Lease
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 
-SLOTS = "slots"
-"""The folder of taken slots within a pool's."""
-
 
 class SlotLease(Lease):
-    """A slot that is held.
+    """A slot that is held: a lease that says which one. Given by a pool's `acquire`.
 
     Attributes:
         slot: which one.

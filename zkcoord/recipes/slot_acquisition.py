@@ -33,11 +33,12 @@ from zkcoord.errors import (
 )
 from zkcoord.recipes.acquisition import Acquisition
 from zkcoord.recipes.contenders import describe
+from zkcoord.recipes.lasting import SLOTS
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.resizing import first_error
 from zkcoord.recipes.retrying import PAUSE_S
-from zkcoord.recipes.slot import SLOTS, SlotLease, same_claim, understand
+from zkcoord.recipes.slot import SlotLease, same_claim, understand
 from zkcoord.recipes.waiting import Waiting
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
