@@ -1,6 +1,7 @@
 """Counters, on a real server."""
 
 import asyncio
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,8 +9,11 @@ import pytest
 
 from zkcoord.core import counting
 from zkcoord.errors import ConfigError, NameRefused, NodeForeign, SessionClosed, VersionConflict
-from zkcoord.recipes import Count, Counter, FastCounter
+from zkcoord.recipes import Count, Counter, FastCounter, adding
+from zkcoord.recipes import counter as counter_module
+from zkcoord.recipes import fast_counter as fast_counter_module
 from zkcoord.zk import Session
+from zkcoord.zk.call import Call
 
 
 def test_it_counts_from_zero_and_tells_the_count(session: Session, other: Session) -> None:
@@ -128,6 +132,41 @@ def test_a_counter_that_is_deleted_starts_again(session: Session, other: Session
     assert counter.add() == 1
 
 
+def test_what_was_known_a_while_ago_is_read_again(
+    session: Session, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node may be another one by then, and its version the same."""
+    monkeypatch.setattr(counter_module, "FRESH_S", 0.0)
+    counter = Counter(session, "/c")
+    counter.add(3)
+    other.nodes.delete("/c")
+    other.nodes.create("/c", b"40")
+    assert counter.add(1) == 41
+
+
+def test_a_server_that_is_behind_catches_up_where_that_is_asked_for(session: Session) -> None:
+    Counter(session, "/c").add()
+    FastCounter(session, "/f").add()
+    submit = session.link._connection.submit
+    sent: list[str] = []
+
+    def spy(call: Call) -> None:
+        sent.append(type(call.request).__name__)
+        submit(call)
+
+    session.link._connection.submit = spy  # type: ignore[method-assign]
+    Counter(session, "/c").get()
+    assert sent == ["GetData"]
+    for ask in (
+        lambda: Counter(session, "/c").get(sync=True),
+        lambda: Counter(session, "/c").compare_and_set(1, 1),  # an older number is no reason
+        lambda: FastCounter(session, "/f").get(sync=True),
+    ):
+        sent.clear()
+        ask()
+        assert sent[0] == "Sync"
+
+
 def test_the_fast_counter_is_the_sum_of_its_stripes(session: Session, other: Session) -> None:
     def work(where: Session) -> None:
         counter = FastCounter(where, "/f", stripes=4)
@@ -141,6 +180,33 @@ def test_the_fast_counter_is_the_sum_of_its_stripes(session: Session, other: Ses
     assert 1 < len(session.nodes.children("/f")) <= 4
     FastCounter(other, "/f").add(-40)
     assert FastCounter(other, "/f").get() == 200
+
+
+def test_who_meets_another_on_a_stripe_goes_to_another(
+    session: Session, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_counter_module, "FRESH_S", 60.0)
+    ours, theirs = (FastCounter(where, "/f", stripes=256) for where in (session, other))
+    ours._stripe = theirs._stripe = 0
+    ours._rng = random.Random(1)
+    ours.add()
+    theirs.add()
+    assert session.nodes.children("/f") == ["s0"]
+    ours.add()  # it does not know of theirs
+    assert len(session.nodes.children("/f")) == 2
+    assert ours.get(sync=True) == 3
+
+
+def test_additions_that_wait_are_bounded(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adding, "WAITING_MAX", 5)
+    counter, go = Counter(session, "/c"), threading.Event()
+    session.link.loop.post(go.wait, 10)
+    futures = [counter.add_future(timeout=30) for _ in range(9)]
+    go.set()
+    ends = [future.exception() for future in futures]
+    assert ends[:6] == [None] * 6  # one on its way, five behind it
+    assert all("5 additions wait already" in str(end) for end in ends[6:])
+    assert counter.get() == 6
 
 
 def test_the_two_kinds_of_counters_refuse_each_others_nodes(session: Session) -> None:

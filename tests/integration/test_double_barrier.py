@@ -19,6 +19,8 @@ from zkcoord.errors import (
 )
 from zkcoord.recipes import DoubleBarrier
 from zkcoord.zk import Session
+from zkcoord.zk.call import Call
+from zkcoord.zk.requests import GetChildren, Multi
 
 FOLDER = "/double-barriers/b"
 
@@ -91,6 +93,72 @@ def test_late_comers_are_of_the_next_round(session: Session, other: Session) -> 
     assert [one.rank for one in pair] == [0, 1]
     for one in pair:
         one.release()
+
+
+def test_a_round_that_two_make_at_once_is_made_once(session: Session, other: Session) -> None:
+    """Who is last of it is slow, so one behind takes over; what comes late then has no effect."""
+    first = DoubleBarrier(session, "b", 2).enter_future(timeout=30)
+    until(lambda: present(session) == 1)
+    submit = other.link._connection.submit
+    kept: list[Call] = []
+
+    def keep(call: Call) -> None:
+        if isinstance(call.request, Multi) and not kept:
+            kept.append(call)
+        else:
+            submit(call)
+
+    other.link._connection.submit = keep  # type: ignore[method-assign]
+    second = DoubleBarrier(other, "b", 2).enter_future(timeout=30)
+    until(lambda: kept)
+    third = DoubleBarrier(session, "b", 2).enter_future(timeout=30)
+    inside = first.wait()
+    submit(kept[0])
+    pair = [inside, second.wait()]
+    assert [session.nodes.get(one.path)[1].version for one in pair] == [1, 1]
+    assert pair[0]._made == pair[1]._made
+    third.cancel()
+    for one in pair:
+        one.release(timeout=5)
+
+
+def test_who_finishes_does_not_wait_for_those_of_a_folder_that_was_made_anew(
+    session: Session, other: Session
+) -> None:
+    pair = [DoubleBarrier(where, "b", 2).enter_future(timeout=20) for where in (session, other)]
+    mine, theirs = (one.wait() for one in pair)
+    submit = session.link._connection.submit
+    kept: list[Call] = []
+
+    def keep(call: Call) -> None:
+        if isinstance(call.request, GetChildren) and not kept:
+            kept.append(call)
+        else:
+            submit(call)
+
+    session.link._connection.submit = keep  # type: ignore[method-assign]
+    finishing = mine.finish_future(timeout=20)
+    until(lambda: kept)
+    theirs.release(timeout=5)
+    until(lambda: present(other) == 0)
+    other.nodes.delete(FOLDER)  # as the server does in time; it counts from 0 again
+    later = DoubleBarrier(other, "b", 2).enter_future(timeout=20)
+    until(lambda: present(other) == 1)
+    submit(kept[0])
+    finishing.wait()
+    assert not later.done()
+    later.cancel()
+
+
+def test_another_node_of_the_same_name_is_not_ours(session: Session, other: Session) -> None:
+    waiting = DoubleBarrier(session, "b", 2).enter_future(timeout=20)
+    until(lambda: len(session.link.watches) == 1)
+    (name,) = other.nodes.children(FOLDER)
+    value, _ = other.nodes.get(f"{FOLDER}/{name}")
+    again = other.nodes.transaction().delete(f"{FOLDER}/{name}")
+    again.create(f"{FOLDER}/{name}", value).commit()
+    with pytest.raises(LeaseLost, match="removed"):
+        waiting.wait()
 
 
 def test_many_rounds_one_after_the_other(zookeeper: str) -> None:
