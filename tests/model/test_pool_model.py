@@ -32,7 +32,7 @@ DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
 MUTANT_RUNS = 1500
 CUTS = (("cut", 2),)
 HOSTILE = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1), ("reap", 1))
-ENDS = (("cut", 1), ("kick", 1), ("close", 1), ("expire", 1))
+ENDS = (("cut", 1), ("close", 2), ("expire", 1))
 ALL = (*FOLDERS, TAKEN)
 
 
