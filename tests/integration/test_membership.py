@@ -1,12 +1,21 @@
 """Groups, on a real server."""
 
 import asyncio
+import threading
 
 import pytest
 from kazoo.client import KazooClient
 
+from tests.faults.frame_relay import Frame, FrameRelay
 from tests.waiting import until
-from zkcoord.errors import ConfigError, LeaseLost, NameRefused, NodeExists, SessionClosed
+from zkcoord.errors import (
+    ConfigError,
+    EnsembleUnavailable,
+    LeaseLost,
+    NameRefused,
+    NodeExists,
+    SessionClosed,
+)
 from zkcoord.recipes import Joined, Left, Member, Membership, Updated
 from zkcoord.recipes.member_watch import Diff
 from zkcoord.zk import Session
@@ -213,3 +222,38 @@ async def test_asyncio(zookeeper: str) -> None:
         async with members[0] as member:
             await member.update_future(b"1")
         assert len(await group.members_future()) == 49
+
+
+@pytest.mark.parametrize("how", ["in time", "cancelled"])
+def test_who_gave_up_a_name_may_ask_for_it_again_at_once(zookeeper: str, how: str) -> None:
+    """The first request is on its way still: the second one waits until nothing is left of it."""
+    address, _, chroot = zookeeper.partition("/")
+    open_again = threading.Event()
+    open_again.set()
+
+    def held(frame: Frame) -> bytes:
+        assert open_again.wait(20)
+        return frame.body
+
+    with FrameRelay(address) as relay, Session(f"{relay.address}/{chroot}", timeout=20) as cut_off:
+        group = Membership(cut_off, "/g")
+        group.join("first").release(timeout=10)
+        relay.down = held
+        open_again.clear()
+        if how == "cancelled":
+            given_up = group.join_future("a", timeout=20)
+            until(lambda: any(b"/g/a" in frame.body for frame in relay.requests()))
+            assert given_up.cancel()
+        else:
+            with pytest.raises(EnsembleUnavailable):
+                group.join("a", b"1", timeout=0.2)
+        again = group.join_future("a", b"2", timeout=20)
+        open_again.set()
+        member = again.wait()
+        assert group.members() == [Joined("a", member.token, b"2")]
+        with pytest.raises(NodeExists, match="joined already"):
+            group.join("a")
+        member.release(timeout=10)
+        assert group.join("a").release(timeout=10)
+        assert cut_off.link.epoch is not None
+        assert not cut_off.link.epoch.claims

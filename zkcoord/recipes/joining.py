@@ -34,7 +34,8 @@ class Joining(Generic[LeaseT]):
 
     An unknown outcome is resolved by creating again: whatever the server answers then is ordered
     behind the first one, so a look tells whether the node is there, and its owner whose it is.
-    A session claims a name only once at a time, so its own node is this request's.
+    A session claims a name only once at a time, so its own node is this request's. Who asks again
+    after giving up waits until it is known that nothing is left of the first request.
 
     Args:
         path: absolute. unique: add session and request to the name, so that it is never taken.
@@ -63,12 +64,14 @@ class Joining(Generic[LeaseT]):
         self._uncertain = False
         self._refused: CoordinationError | None = None
         self._call: Call | None = None
+        self._gone: Promise[bool] | None = None  # once it is given up: nothing is left of it
         self.promise: Promise[LeaseT] = Promise(link.dispatcher, undo=_undo)
         self._timer = None if timeout is None else link.timer(timeout, self._expired)
 
     def begin(self) -> Promise[LeaseT]:
         """Join. From any thread."""
         self._link.check_open()
+        self.promise.on_done(self._decided)
         self._link.loop.post(self._begin)
         return self.promise
 
@@ -182,10 +185,14 @@ class Joining(Generic[LeaseT]):
         if epoch.over() or self._link.closed:
             kind = SessionClosed if self._link.closed else SessionLost
             self.promise.fail(kind(f"join {self._name}: the session is over"))
+            self._let_go()
             return
+        if self._gone is not None:
+            epoch.claims[self._path] = None  # the lease takes it over
         lease = self._make(epoch, self._path, token)
         if not self.promise.fulfil(lease):
             lease.leave(quiet=True)
+        self._let_go()
 
     def _fail(self, error: CoordinationError) -> None:
         if self._timer is not None:
@@ -199,16 +206,36 @@ class Joining(Generic[LeaseT]):
             self._epoch.unreserve(self._room)
             self._epoch.claims.pop(self._path, None)
             self._room = 0
+            self._let_go()
 
-    def _expired(self) -> None:
-        assert self._timeout is not None
+    def _let_go(self) -> None:
+        """Who asked again for the name may go on."""
+        if self._gone is not None:
+            self._gone.fulfil(True)
+
+    def _decided(self) -> None:
+        """On whatever thread decided it."""
+        if self.promise.cancelled():
+            self._link.loop.post(self._given_up)
+
+    def _given_up(self) -> None:
+        """Nobody waits for it any more, and what becomes of it is not known yet."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._link.forget_epoch(self._enter)
         if self._call is not None:
             self._call.abandoned = True
+        if self._epoch is not None and self._room and self._gone is None:
+            self._gone = Promise(self._link.dispatcher)
+            self._epoch.claims[self._path] = self._gone
+
+    def _expired(self) -> None:
+        assert self._timeout is not None
         harmless = self._call is None or not self._call.sent
         error = late(self._link, f"join {self._name}", self._timeout, harmless)
         error.hint = "" if harmless else "if it was joined after all, it is given back"
-        self.promise.fail(error)
+        if self.promise.fail(error):
+            self._given_up()
 
 
 def _undo(lease: Lease) -> None:
