@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _GAP = "  "
+FOLD_FROM = 18
+"""Text in a column of a table is not folded more narrowly than this."""
 
 
 def safe(value: object) -> str:
@@ -153,12 +155,27 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        colored = self.colored(sys.stdout)
+        console = Console(no_color=not colored, highlight=False)
+        if _least_width(columns, cells, right) > console.width:
+            self._records(columns, cells)
+            return
+        header = "bold" if colored else ""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style=header)
         for name in columns:
-            table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+            number = name in right
+            justify: Literal["right", "left"] = "right" if number else "left"
+            table.add_column(name, justify=justify, no_wrap=number, overflow="fold")
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
-        Console(no_color=not self.colored(sys.stdout), highlight=False).print(table)
+        console.print(table)
+
+    def _records(self, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+        """Rows one below the other, for a terminal in which they would not fit beside."""
+        for number, row in enumerate(cells):
+            if number:
+                self.line()
+            self.fields(list(zip(columns, row, strict=True)))
 
 
 pass_output = click.make_pass_decorator(Output, ensure=True)
@@ -169,6 +186,19 @@ def _is_terminal(stream: IO[Any]) -> bool:
         return stream.isatty()
     except (AttributeError, ValueError):
         return False
+
+
+def _least_width(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], right: Collection[str]
+) -> int:
+    """Letters that a table needs when numbers stay whole and text is folded, but not too much."""
+    from rich.cells import cell_len
+
+    width = 3 * len(columns) - 1
+    for i, name in enumerate(columns):
+        longest = max(cell_len(row[i]) for row in cells)
+        width += max(cell_len(name), longest if name in right else min(longest, FOLD_FROM))
+    return width
 
 
 def _plain_table(

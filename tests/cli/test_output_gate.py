@@ -78,6 +78,38 @@ class TestColor:
         Output().table(("A",), [("[red]x[/red]",)])
         assert "[red]x[/red]" in capsys.readouterr().out
 
+    def test_no_colour_is_no_escape_at_all(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        Output().table(("A", "N"), [("x", 1)], right=("N",))
+        Output().fields([("a", 1)])
+        assert "\x1b" not in capsys.readouterr().out
+
+    def test_a_narrow_terminal_gets_rows_one_below_the_other(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "40")
+        columns = ("PLACE", "NAME", "PID", "SINCE", "TOKEN")
+        rows = [("holds", "lock run sleep", 27783, "3.8s", 8589934603)] * 2
+        Output().table(columns, rows, right=("PID", "SINCE", "TOKEN"))
+        record = "PLACE  holds\nNAME   lock run sleep\nPID    27783\nSINCE  3.8s\n"
+        record += "TOKEN  8589934603\n"
+        assert capsys.readouterr().out == f"{record}\n{record}"
+
+    @pytest.mark.parametrize("width", ["54", "60", "80", "200"])
+    def test_numbers_in_tables_stay_whole(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: str
+    ) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", width)
+        rows = [("waits, 100 ahead", "a very long name " * 4, 8589934603)]
+        Output().table(("PLACE", "NAME", "TOKEN"), rows, right=("TOKEN",))
+        out = capsys.readouterr().out
+        assert "8589934603" in out
+        assert all(len(line) <= int(width) for line in out.splitlines())
+
     def test_json_is_indented_for_people(self, capsys: pytest.CaptureFixture[str]) -> None:
         Output().json("s/1", {"a": 1})
         out = capsys.readouterr().out

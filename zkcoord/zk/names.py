@@ -42,13 +42,13 @@ def check_path(path: str) -> str:
     _check_text(path, "path")
     if path == "/":
         return path
+    if len(path.encode(errors="surrogatepass")) > PATH_BYTES_MAX:
+        raise NameRefused(f"path {path[:40]!r}…: longer than {PATH_BYTES_MAX} bytes")
     if not path.startswith("/") or path.endswith("/"):
         raise NameRefused(f"path {path!r}: must start with a slash and not end with one")
     letter = _bad_letter(path)
     if letter is not None:
         raise NameRefused(f"path {path!r}: {letter!r} is not allowed in a path")
-    if len(path.encode()) > PATH_BYTES_MAX:
-        raise NameRefused(f"path {path[:40]!r}…: longer than {PATH_BYTES_MAX} bytes")
     if any(part in {"", ".", ".."} for part in path[1:].split("/")):
         raise NameRefused(f"path {path!r}: empty parts, '.' and '..' are not allowed")
     return path
