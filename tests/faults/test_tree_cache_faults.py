@@ -56,6 +56,13 @@ def test_after_a_blip_only_stats_are_asked_for_and_what_changed_is_read(
     ):
         cache.wait_ready()
         assert len(cache) == 111
+        bounds: list[tuple[float, float]] = []
+
+        def at_once(least: float, most: float) -> float:
+            bounds.append((least, most))
+            return 0.0
+
+        cache._reading._rng.uniform = at_once  # type: ignore[method-assign]
         lost = threading.Event()
         session.on_state(lambda state: lost.set() if state == "suspended" else None)
         relay.sent.clear()
@@ -64,6 +71,7 @@ def test_after_a_blip_only_stats_are_asked_for_and_what_changed_is_read(
         until(lambda: cache.current)
         asked = Tally(frame.opcode for frame in relay.requests())
         assert asked == {ADD_WATCH: 1, EXISTS: 111}
+        assert bounds == [(0, pytest.approx(0.111))]  # a fleet does not come back at once
         assert len(session.link.watches) == 1
 
         lost.clear()

@@ -111,6 +111,18 @@ def test_an_update_finds_out_that_the_node_was_removed(
         member.release()
 
 
+def test_an_update_does_not_write_over_another_of_the_same_name(
+    session: Session, other: Session
+) -> None:
+    member = Membership(session, "/g").join("a", b"1")
+    other.nodes.delete("/g/a")
+    other.nodes.create("/g/a", b"another")
+    other.nodes.set("/g/a", b"another, and it knows")
+    with pytest.raises(LeaseLost):
+        member.update(b"2")
+    assert other.nodes.get("/g/a")[0] == b"another, and it knows"
+
+
 def test_watching_tells_who_comes_changes_and_goes(session: Session, other: Session) -> None:
     diffs: list[Diff] = []
     early = Membership(other, "/g").join("early", b"0")

@@ -1,5 +1,6 @@
 """Members with capabilities and load, on a real server."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -54,6 +55,26 @@ def test_loads_are_written_once_in_an_interval_and_the_last_wins(
     assert version >= 1
 
 
+def seen_by_now(session: Session) -> None:
+    """What was reported before has been looked at, and what followed from it was answered."""
+    done = threading.Event()
+    session.link.loop.post(done.set)
+    assert done.wait(10)
+    session.nodes.sync()
+
+
+def test_the_same_load_again_is_not_written(session: Session, other: Session) -> None:
+    member = Membership(session, "/g").join("a", profile=Profile(), load_interval=0.05)
+    member.report_load(5)
+    until(lambda: other.nodes.get("/g/a")[1].version == 1)
+    member.report_load(5)
+    until(lambda: member._loads._waiting is None)  # its interval is over
+    seen_by_now(session)
+    assert other.nodes.get("/g/a")[1].version == 1
+    member.report_load(6)
+    until(lambda: other.nodes.get("/g/a")[1].version == 2)
+
+
 def test_what_is_reported_last_is_written_before_the_node_goes(
     session: Session, other: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +83,10 @@ def test_what_is_reported_last_is_written_before_the_node_goes(
     member.report_load(1)
     until(lambda: other.nodes.get("/g/a")[1].version == 1)
     member.report_load(2)  # its interval is a minute
+    seen_by_now(session)
+    member.report_load(2)
+    seen_by_now(session)
+    assert other.nodes.get("/g/a")[1].version == 1
     asked: list[object] = []
     call = session.link.call
 

@@ -272,6 +272,16 @@ def test_a_shared_session_stays_open(desk: Desk) -> None:
         queue.submit_raw("t")
 
 
+def test_results_are_read_from_where_the_topic_ended_before_the_first_submission(
+    desk: Desk,
+) -> None:
+    """From its end as it is when the client gets there, a quick result would be passed over."""
+    with desk.queue() as queue:
+        queue.submit_raw("t", result=True)
+        (position,) = queue._submitter._results._reader.positions().values()
+        assert position == 0
+
+
 def test_a_forked_child_is_told(desk: Desk) -> None:
     queue = desk.queue()
     ticket = queue.submit_raw("t")

@@ -7,9 +7,10 @@ from kazoo.client import KazooClient
 
 from tests.waiting import until
 from zkcoord.errors import CacheFull, ConfigError, NameRefused, NodeMissing, SessionClosed
-from zkcoord.recipes import NodeAdded, NodeChanged, NodeRemoved, TreeCache
+from zkcoord.recipes import NodeAdded, NodeChanged, NodeRemoved, TreeCache, tree_reading
 from zkcoord.recipes.tree_diff import NodeDiff
 from zkcoord.zk import Session
+from zkcoord.zk.call import Call
 
 
 def put(session: Session, path: str, data: bytes = b"") -> None:
@@ -153,6 +154,26 @@ def test_bounds_end_it_with_an_error(session: Session, other: Session) -> None:
         put(other, "/t/b")
         until(lambda: isinstance(cache.error, CacheFull))
     until(lambda: len(session.link.watches) == 0)
+
+
+def test_so_many_requests_are_on_their_way_at_a_time(
+    session: Session, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_reading, "WINDOW", 4)
+    for number in range(30):
+        put(other, f"/t/{number % 5}/{number}")
+    flying: list[int] = []
+    submit = session.link._connection.submit
+
+    def spy(call: Call) -> None:
+        flying.append(len(cache._reading._flying))
+        submit(call)
+
+    session.link._connection.submit = spy  # type: ignore[method-assign]
+    with TreeCache(session, "/t") as cache:
+        cache.wait_ready()
+        assert len(cache) == 36
+    assert max(flying) == 4
 
 
 def test_bad_input(session: Session) -> None:
