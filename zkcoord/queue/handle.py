@@ -42,7 +42,8 @@ class Queue:
     """A queue, from the side of those who submit, and the table of its tasks for agents.
 
     Nothing is opened before the first submission, so a module may make its queue when imported,
-    and processes may be forked afterwards. Thread-safe. Use it with ``with``, or call `close`; at
+    and processes may be forked afterwards, as long as no other thread resolves a name meanwhile
+    (the C library's resolver can stay locked in the child). Thread-safe. Use it with ``with``, or call `close`; at
     the end of the process what was handed over is flushed for a few seconds.
 
     Args:
