@@ -29,6 +29,7 @@ NOTE = "<!-- Written by docs/generate.py from the code: change the code, then ru
 
 _SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields):$")
 _ROLE = re.compile(r":(?:class|meth|func|mod|data|attr):`~?([^`]*)`")
+_ANOTHER = re.compile(r"(?<=\.) (?=[a-z_]+(?:, [a-z_]+)*: )")
 _ENTRY = re.compile(r"([\w*.]+(?:, [\w*.]+)*): (.*)")
 
 
@@ -61,9 +62,9 @@ def entries(lines: list[str]) -> Iterator[tuple[str, str]]:
             items[-1] += " " + line.strip()
         else:
             items.append(line.strip())
-    for item in items:
-        found = _ENTRY.fullmatch(item)
-        yield (found[1], found[2]) if found else ("", item)
+    for part in (part for item in items for part in _ANOTHER.split(item)):
+        found = _ENTRY.fullmatch(part)
+        yield (found[1], found[2]) if found else ("", part)
 
 
 def markdown(text: str) -> list[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from zkcoord_cli import streams
-from zkcoord_cli.main import cli
+import sys
 
 
 def main() -> None:
     """Run the command line in sys.argv and exit."""
-    streams.take_free_numbers()
+    try:
+        from zkcoord_cli import streams
+
+        streams.take_free_numbers()
+        from zkcoord_cli.main import cli
+    except KeyboardInterrupt:  # pressed while the program was still loading
+        sys.exit(130)
     cli.main()
 
 

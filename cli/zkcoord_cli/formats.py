@@ -47,6 +47,24 @@ def share(fraction: float) -> str:
     return f"{fraction:.2f}"
 
 
+def asker() -> str:
+    """Who types this command, for records and for those who are asked: ``user@host``."""
+    import getpass
+    import os
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in a container
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
+def counted(number: int, one: str, more: str = "") -> str:
+    """``1 reader``, ``3 readers``; `more` is the plural where an s does not make it."""
+    return f"{number} {one if number == 1 else more or one + 's'}"
+
+
 def text_of(data: bytes | None) -> str:
     """Bytes for a person: UTF-8 with what is none escaped; ``-`` for null."""
     return "-" if data is None else data.decode("utf-8", "backslashreplace")

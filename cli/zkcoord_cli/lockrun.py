@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import click
 
-from zkcoord_cli.formats import duration
+from zkcoord_cli.formats import counted, duration
 from zkcoord_cli.output import Output, safe
 
 if TYPE_CHECKING:
@@ -261,7 +261,9 @@ def explain(output: Output, ending: Ending, what: str, program: str) -> None:
     elif ending.reason == "keeper died":
         output.error("the keeper process died; the command was stopped")
     if ending.left:
-        output.warn(f"{ending.left} processes outlived the command and were ended")
+        output.warn(
+            f"ended {counted(ending.left, 'process', 'processes')} that outlived the command"
+        )
 
 
 def _why_not(program: str, error: int) -> tuple[str, str]:

@@ -57,7 +57,7 @@ def test_a_semaphore_shows_who_holds_how_many_and_who_waits(session: Session, co
     ]
     assert [(o["name"], o["weight"], o["place"]) for o in shown["waiters"]] == [("second", 2, 1)]
     head, _, *rows = command("semaphore", "show", "gpus").stdout.splitlines()
-    assert head == "3 of 4 permits are held, 1 requests wait"
+    assert head == "held: 3 of 4 permits; waiting: 1 request"
     assert rows[0].startswith("holds")
     assert rows[1].startswith("waits, 1 ahead")
     assert command("semaphore", "list").stdout.splitlines()[1].split() == [

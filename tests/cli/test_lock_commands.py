@@ -215,7 +215,7 @@ def test_readers_share_and_a_writer_waits_behind_them(
     assert shown["holder"] == shown["holders"][0]
     places = [line.split("  ")[0] for line in command("show", "gpu").stdout.splitlines()]
     assert places == ["PLACE", "shares", "shares", "waits, 2 ahead"]
-    assert "first and 1 readers" in command("list").stdout
+    assert "first and 1 reader" in command("list").stdout
     writer.cancel()
     for lease in (one, two):
         lease.release(5)

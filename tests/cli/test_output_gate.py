@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 
 import pytest
 
 from zkcoord_cli import output as gate
-from zkcoord_cli.formats import duration, moment
+from zkcoord_cli.formats import asker, counted, duration, moment
 from zkcoord_cli.output import Output, safe
 
 
@@ -132,6 +134,26 @@ class TestColor:
 )
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 processes"), (1, "1 process"), (2, "2 processes")]
+)
+def test_counts(number: int, text: str) -> None:
+    assert counted(number, "process", "processes") == text
+    assert counted(number, "reader") == text.replace("processes", "readers").replace(
+        "process", "reader"
+    )
+
+
+def test_who_asks_has_a_name_also_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asker().endswith(f"@{socket.gethostname()}")
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert asker() == f"uid {os.getuid()}@{socket.gethostname()}"
 
 
 def test_an_unknown_moment_is_a_dash() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkcoord_cli.exit_codes import ExitCode
-from zkcoord_cli.formats import duration, json_data, moment, text_of
+from zkcoord_cli.formats import asker, duration, json_data, moment, text_of
 from zkcoord_cli.options import SECONDS, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 from zkcoord_cli.watching import for_option, present, told, watch_option
@@ -233,7 +233,7 @@ def _ask(
     wait_s: float,
     as_json: bool,
 ) -> int:
-    asked = _election(inspector, name).revoke(reason, to=_candidate(to))
+    asked = _election(inspector, name).revoke(reason, to=_candidate(to), by=asker())
     leader = {"term": asked.token, "leader": str(asked.identity)}
     if not as_json:
         output.note(f"asked {asked.identity}, term {asked.token}")

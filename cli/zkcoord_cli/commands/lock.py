@@ -9,7 +9,7 @@ import click
 
 from zkcoord_cli import lockrun
 from zkcoord_cli.exit_codes import ExitCode, LockRunCode, code_of
-from zkcoord_cli.formats import duration
+from zkcoord_cli.formats import asker, counted, duration
 from zkcoord_cli.options import SECONDS, connected, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 from zkcoord_cli.watching import present, watch_option
@@ -162,7 +162,8 @@ def _holders(view: LockView) -> str:
     if view.holder is None:
         return "free"
     others = len(view.holders) - 1
-    return f"{view.holder.name} and {others} readers" if others > 0 else view.holder.name
+    more = f" and {counted(others, 'reader')}" if others > 0 else ""
+    return view.holder.name + more
 
 
 @command.command()
@@ -262,7 +263,7 @@ def revoke(output: Output, inspector: Inspector, name: str, reason: str, as_json
     """
     from zkcoord.recipes import revoke as ask
 
-    asked = ask(inspector.servers.session, name, reason)
+    asked = ask(inspector.servers.session, name, reason, by=asker())
     if as_json:
         items = [{"token": one.token, "holder": str(one.identity)} for one in asked]
         output.json(schema_name("lock", "revoke"), {"name": name, "asked": items})
@@ -308,7 +309,7 @@ def break_(
             f"lock {name}: its holder may still be at work", "say --yes when that does no harm"
         )
         return ExitCode.REFUSED
-    record = break_lock(inspector.servers.session, name, token, reason)
+    record = break_lock(inspector.servers.session, name, token, reason, by=asker())
     if as_json:
         output.json(schema_name("lock", "break"), msgspec.to_builtins(record))
     else:

@@ -148,7 +148,7 @@ def set_(
         written = nodes.set(path, data, -1 if version is None else version).version
     except NodeMissing as error:
         if not create or version is not None:
-            error.hint = error.hint or "create it: --create"
+            error.hint = error.hint or ("create it: --create" if version is None else "")
             raise
         try:
             written = nodes.create(path, data, makepath=True).version

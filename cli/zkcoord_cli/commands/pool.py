@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkcoord_cli.formats import duration
+from zkcoord_cli.formats import counted, duration
 from zkcoord_cli.options import inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 from zkcoord_cli.watching import present, watch_option
@@ -88,7 +88,7 @@ def _show(output: Output, view: PoolView) -> None:
     if not view.slots:
         output.line(f"pool {view.name}: nobody uses it")
         return
-    output.line(f"{view.waiting} requests wait")
+    output.line(f"waiting: {counted(view.waiting, 'request')}")
     output.table(
         ("SLOT", "STATE", "NAME", "HOST", "PID", "SINCE", "TOKEN"),
         [_row(slot) for slot in view.slots],

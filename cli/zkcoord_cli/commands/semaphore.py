@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkcoord_cli.formats import duration
+from zkcoord_cli.formats import counted, duration
 from zkcoord_cli.options import inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
 from zkcoord_cli.watching import present, watch_option
@@ -82,7 +82,10 @@ def _show(output: Output, view: SemaphoreView) -> None:
     if not view.permits:
         output.line(f"semaphore {view.name}: nobody uses it")
         return
-    output.line(f"{view.held} of {view.permits} permits are held, {view.waiting} requests wait")
+    output.line(
+        f"held: {view.held} of {counted(view.permits, 'permit')}; "
+        f"waiting: {counted(view.waiting, 'request')}"
+    )
     if view.declared != view.permits:
         output.line(f"resized: its first user named {view.declared}")
     output.table(
@@ -132,7 +135,7 @@ def resize(
     if as_json:
         output.json(schema_name("semaphore", "resize"), {"name": name, **done._asdict()})
     else:
-        output.note(f"semaphore {name}: {done.permits} permits, before {done.before}; "
+        output.note(f"semaphore {name}: {counted(done.permits, 'permit')}, before {done.before}; "
                     f"{done.held} are held")  # fmt: skip
 
 
