@@ -369,16 +369,18 @@ def test_a_server_that_restarts_keeps_the_lease(own_stack: Stack) -> None:
 
 def test_a_killed_leader_of_an_ensemble_costs_nobody_the_lease(ensemble: Stack) -> None:
     with (
-        Session(ensemble.zookeeper, timeout=20) as session,
-        Session(ensemble.zookeeper, timeout=20) as second,
+        Session(
+            ensemble.zookeeper, timeout=100
+        ) as session,  # elections take long on a busy machine
+        Session(ensemble.zookeeper, timeout=100) as second,
     ):
         lease = Lock(session, "gpu").acquire(timeout=10)
-        future = Lock(second, "gpu").acquire_future(timeout=60)
+        future = Lock(second, "gpu").acquire_future(timeout=200)
         leader = next(server for server in ensemble.zookeepers if "leader" in mode(server.address))
         leader.kill()
-        session.nodes.sync(timeout=20)
+        session.nodes.sync(timeout=90)
         lease.check()
-        lease.release(timeout=20)
+        lease.release(timeout=90)
         granted = future.wait()
         granted.check()
         assert granted.token > lease.token

@@ -9,7 +9,8 @@ from kazoo.client import KazooClient
 
 from tests.waiting import until
 from zkcoord.errors import AcquireTimeout, LeaseLost, NodeMissing, SessionLost
-from zkcoord.local import Proxy, Stack
+from zkcoord.local import Proxy, Stack, probe
+from zkcoord.local.ports import HOST
 from zkcoord.recipes import Pool, Semaphore
 from zkcoord.zk import Session
 from zkcoord.zk.clock import now
@@ -239,21 +240,24 @@ def expire(session: Session, zookeeper: str) -> None:
 
 def test_a_killed_leader_of_an_ensemble_costs_nobody_a_permit_or_a_slot(ensemble: Stack) -> None:
     with (
-        Session(ensemble.zookeeper, timeout=20) as session,
-        Session(ensemble.zookeeper, timeout=20) as second,
+        Session(
+            ensemble.zookeeper, timeout=100
+        ) as session,  # elections take long on a busy machine
+        Session(ensemble.zookeeper, timeout=100) as second,
     ):
         lease = Semaphore(session, "jobs", 1).acquire(timeout=10)
         slot = Pool(session, "gpus", ["gpu-0"]).acquire(timeout=10)
         futures = [
-            Semaphore(second, "jobs", 1).acquire_future(timeout=60),
-            Pool(second, "gpus", ["gpu-0"]).acquire_future(timeout=60),
+            Semaphore(second, "jobs", 1).acquire_future(timeout=200),
+            Pool(second, "gpus", ["gpu-0"]).acquire_future(timeout=200),
         ]
         until(lambda: len(second.link.watches) == 4)
-        ensemble.zookeepers[-1].kill()
-        session.nodes.sync(timeout=30)
+        modes = {one: probe.zookeeper_mode(HOST, one.port) for one in ensemble.zookeepers}
+        next(one for one, mode in modes.items() if mode == "leader").kill()
+        session.nodes.sync(timeout=90)
         for held, future in zip((lease, slot), futures, strict=True):
             held.check()
-            held.release(timeout=30)
+            held.release(timeout=90)
             granted = future.wait()
             granted.check()
             assert granted.token > held.token

@@ -29,7 +29,7 @@ from zkcoord.zk import hosts
 from zkcoord.zk.hosts import Servers
 from zkcoord.zk.requests import GetData
 
-until = partial(waiting.until, seconds=20.0)
+until = partial(waiting.until, seconds=60.0)
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ def test_a_server_without_a_quorum_is_read_only_when_asked_for(trio: SpecialStac
             assert late.read_only
             assert late.id == 0
         right.start()
-        until(lambda: states[-1] == "connected", seconds=30)
+        until(lambda: states[-1] == "connected", seconds=90)
         assert not session.read_only
         assert session.nodes.set("/a", b"2").version == 1
         Lock(session, "l").acquire(10).release(5)

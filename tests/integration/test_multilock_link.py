@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
-import pytest
-from kazoo.client import KazooClient
-
 from tests import waiting
 from tests.faults.frame_relay import Frame, FrameRelay
-from zkcoord.errors import LeaseLost, NodeMissing, SessionLost
+from zkcoord.errors import NodeMissing
 from zkcoord.recipes import MultiLock
 from zkcoord.zk import Session
 from zkcoord.zk.requests import Multi
@@ -118,27 +115,3 @@ def test_a_release_whose_reply_is_lost_is_repeated(zookeeper: str, session: Sess
         assert lease.release(timeout=10)
         assert lengths(session) == [0, 0, 0]
         assert cut_off.ephemeral_bytes == 0
-
-
-def test_a_session_that_is_ended_from_elsewhere_grants_its_own_waiter_nothing(
-    zookeeper: str, session: Session
-) -> None:
-    """Its holder goes, which the waiter watches, and in the same instant the waiter's nodes."""
-    for _ in range(5):
-        with Session(zookeeper, timeout=10, name="ended") as ended:
-            MultiLock(ended, NAMES).acquire(timeout=5)
-            future = MultiLock(ended, NAMES).acquire_future(timeout=20)
-            until(lambda ended=ended: len(ended.link.watches) >= 3)
-            until(lambda: lengths(session) == [2, 2, 2])
-            lost, client = ended.lost, ended.link._client
-            thief = KazooClient(
-                zookeeper.partition("/")[0],
-                client_id=(client._session_id, client._session_passwd),
-            )
-            thief.start(timeout=15)
-            thief.stop()
-            thief.close()
-            assert lost.wait(10)
-            with pytest.raises((SessionLost, LeaseLost)):
-                future.wait()
-            until(lambda: lengths(session) == [0, 0, 0])
