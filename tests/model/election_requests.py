@@ -223,6 +223,7 @@ class ElectionWorld(ActingWorld):
     def quiet(self) -> str:
         head = self.ensemble.head
         leader = first_in_line(head)
+        now = (head[leader].czxid, said_by(head, leader)[1]) if leader else (0, b"")
         alive = {connection(client.session).session for client in self.clients}
         for client in self.clients:
             for request in client.requests:
@@ -230,10 +231,10 @@ class ElectionWorld(ActingWorld):
                     node = head.get(request.asked)
                     if node is not None and node.owner in alive:
                         return "liveness: a leader was asked to resign, and leads still"
-                if isinstance(request, Watching) and not request.finished and leader:
+                if isinstance(request, Watching) and not request.finished:
                     last = request.told[-1] if request.told else None
-                    seen = (last.term, last.data) if last is not None else None
-                    if seen != (head[leader].czxid, said_by(head, leader)[1]):
+                    seen = (last.term, last.data) if last is not None else (0, b"")
+                    if not request.told or seen != now:
                         return f"liveness: an observer does not know who leads, but {last}"
         return ""
 

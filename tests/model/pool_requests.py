@@ -98,9 +98,11 @@ class PoolWorld(ActingWorld):
                     self.wrong.append(f"drained: {slot} was said to be free and is held")
 
     def quiet(self) -> str:
-        """Nobody waits while a slot is free; or all do, until the folder counts anew."""
+        """Nobody waits while a slot is free, unless a timer is to bring that about; or all do,
+        until the folder counts anew."""
         folder = self.ensemble.head.get(FOLDER)
-        if folder is not None and ordering.exhausted(folder.cversion):
+        counted = folder is not None and ordering.exhausted(folder.cversion)
+        if counted or any(map(self._interesting, self.clients)):
             return ""
         taken = self.ensemble.head.children(TAKEN) if TAKEN in self.ensemble.head else []
         waiting = [

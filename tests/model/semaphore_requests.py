@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lock_requests import Ours
-from lock_scenario import Request, Wish
+from lock_scenario import Request, Scenario, Wish
 from lock_world import World
 
+from zkcoord.core import ordering
+from zkcoord.core.permits import Limit, holders, read_limit, weight_of
 from zkcoord.errors import LimitExceeded
 from zkcoord.recipes import Resized, Semaphore
 from zkcoord.zk import Session
@@ -87,7 +89,41 @@ class Resizing:
 
 
 class SemaphoreWorld(World):
-    """A world that tells what is held from what may be granted."""
+    """A world that tells what is held from what may be granted.
+
+    A limit that was lowered revokes nothing, but nobody is granted before what is held fits: only
+    those may be who stood within the old limit when it was lowered.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._spared: set[str] = set()
+        super().__init__(scenario)
+
+    def _stored(self) -> tuple[Limit | None, list[ordering.Contender]]:
+        tree = self.ensemble.trees[0]
+        if FOLDERS[1] not in tree:
+            return None, []
+        return read_limit(tree[FOLDERS[1]].data), ordering.in_order(tree.children(FOLDERS[1]))
+
+    def _commit(self, number: int) -> None:
+        before, queue = self._stored()
+        super()._commit(number)
+        after, _ = self._stored()
+        if before is not None and after is not None and after.permits < before.permits:
+            self._spared = {one.node for one in holders(queue, before.reach)}
+
+    def _granted(self, request: Request) -> None:
+        super()._granted(request)
+        limit, queue = self._stored()
+        assert isinstance(request, Ours)
+        assert request._lease is not None
+        node = request._lease.path.rpartition("/")[2]
+        places = [one.node for one in queue]
+        if limit is None or node in self._spared or node not in places:
+            return
+        total = sum(map(weight_of, queue[: places.index(node) + 1]))
+        if total > limit.permits:
+            self.wrong.append(f"above: granted with {total} of {limit.permits} permits")
 
     def _look(self) -> None:
         rule = self.scenario.rule

@@ -73,7 +73,7 @@ STORIES = {
 SHORT = {
     "two threads": (held((AGAIN, AGAIN), faults=(("cut", 1),), servers=1), 9),
     "one is revoked": (held((LISTENS,), (REVOKE,), faults=(("cut", 1),), servers=1), 8),
-    "one is lost": (held((DELAYED,), (DELAYED,), faults=(("expire", 1),), servers=1), 8),
+    "one is lost": (held((DELAYED,), (DELAYED,), faults=(("expire", 1),), servers=1), 6),
 }
 
 
@@ -112,7 +112,8 @@ def test_the_schedules_meet_what_they_are_meant_to_meet() -> None:
                 for request in client.requests:
                     met["deeper"] += 2 - getattr(request, "acts", 2)
                     met["heard"] += len(getattr(request, "_heard", ()))
-    assert min(met["lost"], met["deeper"], met["heard"]) > 20, met
+    assert min(met["deeper"], met["heard"]) > 10, met
+    assert met["lost"] > 3, met
 
 
 # --- mutants ----------------------------------------------------------------------------------

@@ -20,10 +20,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import lock_search
 from lock_scenario import Scenario
 from lock_search import explore, wander
+from lock_world import Step
 from semaphore_requests import FOLDERS, Permits, SemaphoreWorld, permits, resize
 from zk_client import modelled
 
-from zkcoord.core.permits import Limit, write_limit
+from zkcoord.core import permits as permits_core
+from zkcoord.core.permits import Limit, Waiter, write_limit
 from zkcoord.recipes import recount, resizing
 from zkcoord.recipes.lookout import Lookout
 from zkcoord.recipes.permit_acquisition import PermitAcquisition
@@ -120,6 +122,30 @@ def test_every_short_schedule_ends_well() -> None:
     assert found.states > 100
 
 
+def drained_step_by_step() -> list[bool]:
+    """Three hold when the limit falls to two, and another waits. Whether it has been granted after
+    nobody, one and two of them let go."""
+    world = SemaphoreWorld(drained())
+    asks: list[Step] = [("ask", 0), ("ask", 0), ("ask", 0), ("ask", 1), ("ask", 2)]
+    seen = []
+    for step in (*asks, ("release", 0), ("release", 1)):
+        world.take(step)
+        while usual := [one for one in world.choices() if one[0] in lock_search.QUIET]:
+            world.take(usual[0])
+        seen.append(world.clients[2].requests[0].granted if world.clients[2].requests else False)
+    assert all(world.clients[0].requests[number].granted for number in range(3))
+    return [*seen[-3:], not world.wrong]
+
+
+def test_a_limit_that_fell_revokes_nothing_and_grants_nothing_until_it_fits() -> None:
+    assert drained_step_by_step() == [False, False, True, True]
+
+
+def test_granting_up_to_the_old_limit_is_found() -> None:
+    with mock.patch.object(Waiter, "_judge", up_to_the_peak):
+        assert drained_step_by_step() == [False, True, True, False]
+
+
 # --- mutants ----------------------------------------------------------------------------------
 
 
@@ -142,6 +168,11 @@ def unchecked(folder: str, _name: str, wanted: int, before: Limit, seen: Any) ->
 
 def only_empty(folder: str) -> Any:
     yield Delete(folder)
+
+
+def up_to_the_peak(self: Waiter) -> permits_core.Step:
+    fits = self._total + self.weight <= self.limit.reach
+    return permits_core.Step.GRANT if fits else permits_core.Step.WAIT
 
 
 class Always:

@@ -27,7 +27,7 @@ from zkcoord.config import SessionConfig
 from zkcoord.errors import CoordinationError, SessionLost
 from zkcoord.zk import Session, clock, link
 from zkcoord.zk.call import Call
-from zkcoord.zk.loop import Timer, run
+from zkcoord.zk.loop import Timer
 from zkcoord.zk.outbox import Outbox
 from zkcoord.zk.requests import Close, Delete, Exists
 from zkcoord.zk.translate import LinkDropped, from_code
@@ -74,8 +74,9 @@ class ModelLoop:
         return timer
 
     def turn(self, _seconds: float = math.inf) -> None:
-        while self._items:
-            run(self._items.popleft())
+        while self._items:  # what goes wrong in a callback is not to be passed over here
+            call, args = self._items.popleft()
+            call(*args)
 
     # --- for the world ---
 
