@@ -22,7 +22,7 @@ def t22_a_command_under_a_lock(stage: Stage) -> None:
     environment = os.environ | {
         "ZKCOORD_ZOOKEEPER": line.hosts,
         "ZKCOORD_SESSION_TIMEOUT_S": f"{stage.timeout:g}",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}",
     }
     stubborn = [sys.executable, "-m", "tests.chaos.programs.stubborn", str(journal), stage.name]
     command = [sys.executable, "-m", "zkcoord_cli", "lock", "run", stage.name, "--", *stubborn]
