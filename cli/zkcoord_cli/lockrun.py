@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -238,11 +239,29 @@ def hold_and_run(
             ending = run(output, lease, arguments, grace, how, asked)
             if ending.reason == "lost":
                 patience = LOST_S
+            taken_away = _is_removed(lease)
         finally:
             with suppress(LeaseLost, EnsembleUnavailable):  # how it ended says so
                 lease.release(timeout=patience)
             session.close(patience)
+    explain(output, ending, f"{noun_of(how)} {name}", arguments[0], taken_away=taken_away)
     return ending
+
+
+def _is_removed(lease: Lease) -> bool:
+    """Whether it was lost because somebody removed its node."""
+    from zkcoord.errors import LeaseLost
+
+    try:
+        lease.check()
+    except LeaseLost as error:
+        return error.reason == "removed"
+    return False
+
+
+def within(said: str, timeout: float | None) -> str:
+    """A message with the time that was given: some of it went into connecting."""
+    return said if timeout is None else re.sub(r"within [\d.]+ s", f"within {timeout:g} s", said)
 
 
 def noun_of(how: How) -> str:
@@ -250,10 +269,15 @@ def noun_of(how: How) -> str:
     return "lock" if how["permits"] is None else "semaphore"
 
 
-def explain(output: Output, ending: Ending, what: str, program: str) -> None:
+def explain(output: Output, ending: Ending, what: str, program: str, *, taken_away: bool) -> None:
     """Say how it ended, when that was not by itself."""
     if ending.error:
         output.error(*_why_not(program, ending.error))
+    elif ending.reason == "lost" and taken_away:
+        output.error(
+            f"{what} was taken away, its node is gone; the command was stopped at once",
+            "see who did it: zkcoord node tree /audit/broken",
+        )
     elif ending.reason == "lost":
         output.error(f"{what} was lost; the command was stopped before the lease ended")
     elif ending.reason == "revoked":

@@ -94,7 +94,8 @@ def present(
     """Show what a command looks at: once, or with `watch` until interrupted; also as JSON.
 
     Watching on a terminal the screen is drawn anew each time. Elsewhere, and as JSON, something is
-    printed only when the gist changed: ages alone are no change.
+    printed only when the gist changed: ages alone are no change. An outage ends it only when it is
+    there from the beginning.
 
     Args:
         output: where to.
@@ -114,8 +115,7 @@ def present(
         return
     last: object = object()
     screen = not as_json and sys.stdout.isatty()
-    while True:
-        seen = look()
+    for seen in looks(output, look, every=EVERY_S):
         now = list(map(gist, seen)) if isinstance(seen, list) else gist(seen)
         if screen:
             click.clear()
@@ -127,8 +127,38 @@ def present(
                 show(output, seen)
             sys.stdout.flush()
         last = now
-        time.sleep(EVERY_S)
+
+
+def looks(
+    output: Output, look: Callable[[], T], *, every: float, until: float | None = None
+) -> Iterator[T]:
+    """Look again and again, also through outages, unless they are there from the beginning.
+
+    Args:
+        output: each outage is said there, once.
+        look: may raise EnsembleUnavailable or SessionLost.
+        every: seconds between looks.
+        until: on the monotonic clock: an outage later than that is raised.
+    """
+    from zkcoord.errors import EnsembleUnavailable, SessionLost
+
+    yield look()
+    said = False
+    while True:
+        now = time.monotonic()
+        time.sleep(every if until is None else max(0.0, min(every, until - now)))
         check_reader()
+        try:
+            seen = look()
+        except (EnsembleUnavailable, SessionLost) as error:
+            if until is not None and time.monotonic() >= until:
+                raise
+            if not said:
+                output.warn(f"{error.args[0]}; looking again")
+            said = True
+        else:
+            said = False
+            yield seen
 
 
 def _document(seen: object) -> dict[str, Any]:

@@ -17,10 +17,8 @@ from kazoo.client import KazooClient
 
 from zkcoord.recipes import Lock, ReadWriteLock, Revocation, Semaphore
 from zkcoord.zk import Session
-from zkcoord_cli import watching as watching_module
 from zkcoord_cli.exit_codes import ExitCode, LockRunCode
 from zkcoord_cli.main import cli
-from zkcoord_cli.output import Output
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
@@ -271,25 +269,6 @@ def test_watching_tells_of_each_change_until_interrupted(
     assert all(gist != after for gist, after in itertools.pairwise(gists))  # ages are no change
     assert documents[1]["holder"]["token"] == lease.token
     assert documents[2]["waiters"][0]["name"] == "waiter"
-
-
-def test_what_has_not_changed_is_not_told_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(watching_module, "EVERY_S", 0.0)
-    ages = iter([("free", 1), ("free", 2), ("held", 1), ("held", 2), ("held", 3), ("free", 1)])
-    with pytest.raises(StopIteration):
-        watching_module.present(
-            Output(),
-            "zkcoord.test/1",
-            lambda: next(ages),
-            lambda _, seen: print(seen),
-            lambda seen: seen[0],
-            watch=True,
-            as_json=False,
-        )
-    told = capsys.readouterr().out.splitlines()
-    assert told == ["('free', 1)", "('held', 1)", "('free', 1)"]
 
 
 # --- run ------------------------------------------------------------------------------------------

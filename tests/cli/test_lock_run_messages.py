@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,21 @@ def test_messages_speak_of_flags(
     assert result.exit_code == status
     assert said in result.stderr
     assert "None" not in result.stderr
+
+
+def test_the_time_that_was_given_is_the_time_that_is_said(session: Session, run: Any) -> None:
+    with Lock(session, "a").hold(timeout=10):
+        result = run("a", "--timeout", "0.7", "--", "true")
+    assert result.exit_code == 124
+    assert "not granted within 0.7 s, held by one" in result.stderr
+
+
+def test_a_lock_that_is_taken_away_is_not_called_lost(run: Any) -> None:
+    command = f"{sys.executable} -m zkcoord_cli lock break a --reason x --yes --token "
+    result = run("a", "--", "sh", "-c", f"{command} $ZKCOORD_LOCK_TOKEN; sleep 60")
+    assert result.exit_code == 123
+    assert "lock a was taken away, its node is gone" in result.stderr
+    assert "node tree /audit/broken" in result.stderr
 
 
 def test_resize_names_its_flag(session: Session, zookeeper: str) -> None:

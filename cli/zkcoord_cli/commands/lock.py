@@ -12,7 +12,7 @@ from zkcoord_cli.exit_codes import ExitCode, LockRunCode, code_of
 from zkcoord_cli.formats import asker, counted, duration
 from zkcoord_cli.options import SECONDS, connected, inspected, json_option
 from zkcoord_cli.output import Output, pass_output, schema_name
-from zkcoord_cli.watching import present, watch_option
+from zkcoord_cli.watching import looks, present, watch_option
 
 if TYPE_CHECKING:
     from zkcoord.inspector import ContenderView, Inspector, LockView
@@ -108,14 +108,14 @@ def run(
     try:
         ending = lockrun.hold_and_run(output, settings, name, arguments, wanted, how)
     except AcquireTimeout as error:
-        output.error(error.args[0], f"see who waits: zkcoord {noun} show {name}")
+        said = lockrun.within(error.args[0], wanted)
+        output.error(said, f"see who waits: zkcoord {noun} show {name}")
         return LockRunCode.NOT_ACQUIRED
     except ZkcoordError as error:
         output.error(*in_flags(error))
         code = code_of(error)
         own_fault = code in (ExitCode.USAGE, ExitCode.CONFIGURATION)
         return code if own_fault else LockRunCode.FAILED
-    lockrun.explain(output, ending, f"{noun} {name}", arguments[0])
     return ending.code
 
 
@@ -236,15 +236,16 @@ def wait(output: Output, inspector: Inspector, name: str, timeout: float | None)
     """
     end = None if timeout is None else time.monotonic() + timeout
     told = None
-    while (holder := inspector.lock(name).holder) is not None:
+    for view in looks(output, lambda: inspector.lock(name), every=TICK_S, until=end):
+        holder = view.holder
+        if holder is None:
+            break
         if holder.token != told and output.verbose:
             output.note(f"lock {name} is held by {holder.name} since {duration(holder.age)}")
         told = holder.token
-        left = TICK_S if end is None else min(TICK_S, end - time.monotonic())
-        if left <= 0:
+        if end is not None and time.monotonic() >= end:
             output.error(f"lock {name} is still held by {holder.name}, token {holder.token}")
             return ExitCode.TIMED_OUT
-        time.sleep(left)
     return ExitCode.OK
 
 
