@@ -43,8 +43,8 @@ class Queue:
 
     Nothing is opened before the first submission, so a module may make its queue when imported,
     and processes may be forked afterwards, as long as no other thread resolves a name meanwhile
-    (the C library's resolver can stay locked in the child). Thread-safe. Use it with ``with``, or call `close`; at
-    the end of the process what was handed over is flushed for a few seconds.
+    (the C library's resolver can stay locked in the child). Thread-safe. Use it with ``with``, or
+    call `close`; at the end of the process what was handed over is flushed for a few seconds.
 
     Args:
         name: the queue's name.
