@@ -1,6 +1,6 @@
 """Reentrant locks, revocation and the delay after an unclean end on a model of ZooKeeper.
 
-``ZKCOORD_HOLD_MODEL_RUNS=20000 pytest tests/model/test_hold_model.py`` explores further. A failure
+``ZKCOORD_LOCK_MODEL_RUNS=20000 pytest tests/model/test_hold_model.py`` explores further. A failure
 names its seed: ``wander(STORIES[name], seed)`` repeats it.
 """
 
@@ -36,7 +36,7 @@ from zkcoord.recipes.revocation import OwnNode
 from zkcoord.zk.requests import SetData
 from zkcoord.zk.translate import LinkDropped
 
-RUNS = int(os.environ.get("ZKCOORD_HOLD_MODEL_RUNS", "60"))
+RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200")) // 30
 DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
 MUTANT_RUNS = 1500
 CUTS = (("cut", 3),)
@@ -73,7 +73,7 @@ STORIES = {
 SHORT = {
     "two threads": (held((AGAIN, AGAIN), faults=(("cut", 1),), servers=1), 9),
     "one is revoked": (held((LISTENS,), (REVOKE,), faults=(("cut", 1),), servers=1), 8),
-    "one is lost": (held((DELAYED,), (DELAYED,), faults=(("expire", 1),), servers=1), 6),
+    "one is lost": (held((DELAYED,), (DELAYED,), faults=(("expire", 1),), servers=1), 5),
 }
 
 

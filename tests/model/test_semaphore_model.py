@@ -1,6 +1,6 @@
 """The shipped semaphore on a model of ZooKeeper: random schedules with faults, and mutants.
 
-``ZKCOORD_SEMAPHORE_MODEL_RUNS=100000 pytest tests/model/test_semaphore_model.py`` explores further.
+``ZKCOORD_LOCK_MODEL_RUNS=20000 pytest tests/model/test_semaphore_model.py`` explores further.
 A failure names its seed: ``wander(STORIES[name](), seed)`` repeats it.
 """
 
@@ -31,7 +31,7 @@ from zkcoord.recipes.lookout import Lookout
 from zkcoord.recipes.permit_acquisition import PermitAcquisition
 from zkcoord.zk.requests import Delete
 
-RUNS = int(os.environ.get("ZKCOORD_SEMAPHORE_MODEL_RUNS", "100"))
+RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200")) // 12
 MUTANT_RUNS = 1500
 RARE = {"a limit is believed unwatched": 1130, "a limit is lowered unseen": 570}  # seeds near
 WRAP = 2**31 - 3
