@@ -52,7 +52,7 @@ class Place:
             named = _NAMED.match(block.text)
             assert named, f"line {block.line}: a program of this page begins with its name"
             text = block.text.replace('localhost:2181"', session)
-            text = text.replace("import Lock,", "import SessionConfig, Lock,")
+            text = text.replace("from zkcoord import ", "from zkcoord import SessionConfig, ")
             text = text.replace("postgresql://localhost/shop", self.database)
             text = text.replace("http://localhost:8000", self.api)
             self.program(named[1]).write_text(text, encoding="utf-8")

@@ -331,9 +331,12 @@ def test_guard_lets_a_write_through_only_while_the_lease_lives(session: Session)
     session.nodes.create("/data", b"0")
     lease = Lock(session, "gpu").acquire(timeout=5)
     lease.guard(session.nodes.transaction()).set("/data", b"1").commit()
+    late = lease.guard(session.nodes.transaction()).set("/data", b"2")
     lease.release(timeout=5)
     with pytest.raises(NodeMissing):
-        lease.guard(session.nodes.transaction()).set("/data", b"2").commit()
+        late.commit()
+    with pytest.raises(LeaseLost, match="was released"):
+        lease.guard(session.nodes.transaction())
     assert session.nodes.get("/data")[0] == b"1"
 
 

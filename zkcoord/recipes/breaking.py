@@ -25,7 +25,7 @@ from zkcoord.errors import (
     SessionLost,
     VersionConflict,
 )
-from zkcoord.recipes.contenders import FolderReading, Identity, this_process
+from zkcoord.recipes.contenders import FolderReading, Identity, check_limit, this_process
 from zkcoord.recipes.revocation import check_reason, holders_of
 from zkcoord.recipes.steps import PAUSE_S, Course, Folder, Pause, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
@@ -100,6 +100,7 @@ def break_lock(
         VersionConflict: somebody else holds it by now; nobody was harmed.
         EnsembleUnavailable: no answer in time; it may or may not have been broken.
         NameRefused: the name or the reason cannot be.
+        TypeError: the token is no whole number.
         SessionClosed, AccessDenied, ConfigError.
     """
     refuse_in_event_loop("break_lock()", "await break_lock_future(...)")
@@ -120,6 +121,9 @@ def break_lock_future(
     """The same, to be awaited."""
     link = check_session(session).link
     folder = link.absolute(join(check_path(root), check_name(name, "lock name")))
+    if type(token) is not int:
+        kind = type(token).__name__
+        raise TypeError(f"token {token!r}: must be a whole number (int), not {kind}")
     record = BrokenLock(
         name, root, token, None, 0, check_reason(reason), by or this_process(session.name), 0.0
     )
@@ -218,8 +222,9 @@ def broken_locks_future(
     folder = check_session(session).link.absolute(AUDIT_FOLDER)
 
     def pick(names: list[str]) -> list[str]:
-        return latest_records(names)[: max(0, limit)]
+        return latest_records(names)[:limit]
 
+    check_limit(limit)
     reading = FolderReading(session.link, folder, pick, timeout, "broken locks")
     return reading.promise.then(lambda found: _records([value for _, value, _ in found]))
 

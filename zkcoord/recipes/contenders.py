@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from zkcoord.core.ordering import SHARED, in_order, parse
-from zkcoord.errors import CoordinationError, NodeMissing, SessionLost
+from zkcoord.errors import ConfigError, CoordinationError, NodeMissing, SessionLost
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_name, check_path, join
@@ -155,6 +155,7 @@ def contenders(
 
     Raises:
         EnsembleUnavailable, SessionLost, SessionClosed, AccessDenied, NameRefused.
+        ConfigError: a limit below 1.
     """
     refuse_in_event_loop("contenders()", "await contenders_future(...)")
     return contenders_future(session, name, root=root, limit=limit, timeout=timeout).wait()
@@ -166,6 +167,7 @@ def contenders_future(
     """The same, to be awaited."""
     link = check_session(session).link
     folder = link.absolute(join(check_path(root), check_name(name)))
+    check_limit(limit)
 
     def pick(names: list[str]) -> list[str]:
         return [contender.node for contender in in_order(names)[:limit]]
@@ -174,6 +176,18 @@ def contenders_future(
     return reading.promise.then(
         lambda found: [standing(index, *item) for index, item in enumerate(found)]
     )
+
+
+def check_limit(limit: int) -> int:
+    """How many are to be told of, given back.
+
+    Raises:
+        ConfigError: it is no whole number, or below 1.
+    """
+    given: object = limit
+    if type(given) is not int or given < 1:
+        raise ConfigError(f"limit {given!r}: must be a whole number of 1 or more")
+    return limit
 
 
 class FolderReading:

@@ -73,7 +73,7 @@ class DoubleBarrier:
         self.name = check_name(name, "barrier name")
         self.session = check_session(session)
         self.size = size
-        if not isinstance(size, int) or not 1 <= size <= SIZE_MAX:
+        if type(size) is not int or not 1 <= size <= SIZE_MAX:
             raise ConfigError(f"barrier {name}: size {size!r}: must be within 1 and {SIZE_MAX}")
         self._label = check_label(label) or session.name
         if len(self._label.encode()) > _LABEL_BYTES_MAX:

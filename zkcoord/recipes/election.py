@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from inspect import iscoroutinefunction
 from typing import Any, Literal, TypeVar
 
 from zkcoord.recipes.candidacy import Candidacy
@@ -24,7 +25,9 @@ from zkcoord.recipes.resigning import asking
 from zkcoord.recipes.revocation import OnRevoke, check_reason, listening
 from zkcoord.recipes.running import Running
 from zkcoord.recipes.steps import Steps
+from zkcoord.recipes.transfer import check_candidate
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.callbacks import check_callback, check_function
 from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_data, check_label, check_name, check_path, join
@@ -124,6 +127,8 @@ class Election:
         if timeout is not None:
             check_timeout(timeout)
         data = check_data(data, f"election {self.name}: data")
+        check_callback(on_position, "on_position")
+        check_callback(on_revoke, "on_revoke")
         value = describe(self._label, data, revocable=on_revoke is not None)
         line = Line(self._folder, f"election {self.name}", value)
 
@@ -189,10 +194,14 @@ class Election:
             SessionLost: the session was lost in the last campaign.
             AcquireTimeout: not elected in time.
             ConfigError: terms or timeout out of range.
+            TypeError: `fn` is ``async``, or returned what has to be awaited.
             Exception: what `fn` raised; this candidate has resigned.
             RuntimeError: called inside an event loop; use ``await election.run_async(...)``.
         """
         refuse_in_event_loop("election.run()", "await election.run_async(...)")
+        if iscoroutinefunction(fn):
+            raise TypeError(f"election.run(): {fn!r} is async; use: await election.run_async(...)")
+        check_function(fn, "fn")
         campaign = self._campaigning(data)
         return Running[T](campaign, timeout, terms).blocking(fn)
 
@@ -208,8 +217,11 @@ class Election:
 
         `fn` runs as a task that is cancelled when the leadership is lost.
 
+        What is no ``async`` function, nor gives what can be awaited, is refused with TypeError.
         It goes on once that task has ended. Cancelling it cancels the task and resigns.
         """
+        if not callable(fn):
+            raise TypeError(f"fn {fn!r}: must be an async function, not {type(fn).__name__}")
         return Running[T](self._campaigning(data), timeout, terms).awaited(fn)
 
     def _campaigning(self, data: bytes) -> Callable[[float | None], Promise[Leadership]]:
@@ -255,6 +267,7 @@ class Election:
         self, reason: str, *, to: str | int = "", by: str = "", timeout: float = 10.0
     ) -> Promise[Standing]:
         """The same, to be awaited."""
+        check_candidate(to, empty=True)
         who = by or this_process(self.session.name)
         asked = Revocation(check_reason(reason), who, round(time.time(), 3), to)
         what = f"election {self.name}"
@@ -286,6 +299,7 @@ class Election:
         reconnects and lost sessions until it is closed. One watch, on the leader's node.
         """
         self.session.link.check_open()
+        check_function(callback, "callback")
         return Observer(self.session.link, self._folder, callback)
 
     def _ended(self, promise: Promise[Leadership]) -> None:

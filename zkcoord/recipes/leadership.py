@@ -8,7 +8,7 @@ from zkcoord.errors import CoordinationError, LeaseLost, NameRefused
 from zkcoord.recipes.contenders import Revocation, amended
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.publication import Publication
-from zkcoord.recipes.transfer import Transfer
+from zkcoord.recipes.transfer import Transfer, check_candidate
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
@@ -84,6 +84,7 @@ class Leadership(Lease):
                 away at the last moment, and the next in line leads.
             LeaseLost: it does not lead any more.
             EnsembleUnavailable, SessionLost, SessionClosed, AccessDenied.
+            TypeError, NameRefused: `to` is no label and no session id.
             RuntimeError: called inside an event loop; use ``await leadership.transfer_future()``.
         """
         refuse_in_event_loop("leadership.transfer()", "await leadership.transfer_future(...)")
@@ -92,6 +93,7 @@ class Leadership(Lease):
     def transfer_future(self, to: str | int, timeout: float = _TIMEOUT_S) -> Promise[None]:
         """The same, to be awaited."""
         check_timeout(timeout)
+        check_candidate(to)
         self.check()
         transfer = Transfer(self._link, self._epoch, self, self._absolute, to, self._retire)
         return transfer.begin(timeout)

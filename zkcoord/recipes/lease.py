@@ -12,6 +12,7 @@ from zkcoord.errors import LeaseLost, SessionClosed
 from zkcoord.recipes.metrics import Observation, tell
 from zkcoord.recipes.vigil import Vigil
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.callbacks import check_function
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch, LostSignal
 from zkcoord.zk.link import Link
@@ -123,14 +124,23 @@ class Lease:
 
     def on_lost(self, fn: Callable[[], object]) -> None:
         """Call `fn()` on the session's dispatcher thread when it is lost; soon, when it is."""
-        self.lost.add_callback(fn)
+        self.lost.add_callback(check_function(fn, "fn"))
 
     def guard(self, transaction: Transaction) -> Transaction:
         """Let the transaction succeed only while this lease's node is there.
 
         True fencing for what is kept in ZooKeeper: the check and the writes are one.
+
+        Raises:
+            LeaseLost: it was released. (One that was lost makes the transaction fail, with
+                NodeMissing.)
         """
+        self._refuse_released()
         return transaction.check(self.path)
+
+    def _refuse_released(self) -> None:
+        if self._reason == "released":
+            raise self._error("released")
 
     # --- letting go ------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.recipes.sharing import check_handoffs, shares
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.callbacks import check_callback
 from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_label, check_name, check_path, join
@@ -205,6 +206,8 @@ class Lock:
     ) -> Promise[Lease]:
         if timeout is not None:
             check_timeout(timeout)
+        check_callback(on_position, "on_position")
+        check_callback(on_revoke, "on_revoke")
         link = self.session.link
         said = describe(self._label, revocable=on_revoke is not None)
         line = Line(self._folder, what or self._what, said, layout=self._layout)

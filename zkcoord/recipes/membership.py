@@ -12,6 +12,7 @@ from zkcoord.recipes.member import Member
 from zkcoord.recipes.member_watch import Diff, Joined, Left, MembershipWatch, Updated
 from zkcoord.recipes.profiles import INTERVAL_S, Profile, check_interval
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.callbacks import check_callback, check_function
 from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
@@ -144,6 +145,7 @@ class Membership:
         data = check_data(data, f"member {name}: data")
         _checked(self.session.link, name, data, profile)
         check_interval(load_interval)
+        check_callback(on_join, "on_join")
         load = None if profile is None else Load(profile, load_interval)
         return Presence(self, check_name(name, "member name"), data, on_join, load)
 
@@ -170,6 +172,7 @@ class Membership:
         """
         link = self.session.link
         link.check_open()
+        check_function(callback, "callback")
         return MembershipWatch(link, link.absolute(self.path), callback)
 
 
@@ -184,10 +187,14 @@ def published(name: str, data: bytes, profile: Profile | None) -> bytes:
     """What a member's node says.
 
     Raises:
-        ConfigError: data and a profile were given.
+        ConfigError: data and a profile were given. TypeError: the profile is none.
     """
     if profile is None:
         return data
+    given: object = profile
+    if not isinstance(given, Profile):
+        kind = type(given).__name__
+        raise TypeError(f"member {name}: profile {given!r}: must be a Profile, not {kind}")
     if data:
         raise ConfigError(f"member {name}: give data or a profile, which has data of its own")
     return profile.encode()

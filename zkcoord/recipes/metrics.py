@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from zkcoord.recipes.per_link import PerLink
+from zkcoord.zk.callbacks import check_function
 from zkcoord.zk.link import Link
 from zkcoord.zk.session import Session, check_session
 
@@ -82,6 +83,7 @@ def observe(session: Session, fn: Observe) -> Callable[[], None]:
         A function that ends it.
     """
     observers = _observers.of(check_session(session).link)
+    check_function(fn, "fn")
     observers.add(fn)
     return lambda: observers.remove(fn)
 

@@ -59,7 +59,12 @@ class MultiLease(Lease):
         Vigil.of(self._link, self._epoch).add(self, self._paths, eager=True)
 
     def guard(self, transaction: Transaction) -> Transaction:
-        """Let the transaction succeed only while all nodes of this lease are there."""
+        """Let the transaction succeed only while all nodes of this lease are there.
+
+        Raises:
+            LeaseLost: it was released.
+        """
+        self._refuse_released()
         for path in self.paths:
             transaction.check(path)
         return transaction

@@ -8,6 +8,7 @@ from typing import Self
 from zkcoord.errors import CoordinationError, SessionClosed, WaitTimeout
 from zkcoord.recipes.tree_diff import Cached, NodeDiff, Telling
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.callbacks import check_callback
 from zkcoord.zk.condition import shown
 from zkcoord.zk.follow import Follower
 from zkcoord.zk.link import Link
@@ -97,6 +98,7 @@ class NodeCache:
         self.path = check_path(path)
         self._link = check_session(session).link
         self._link.check_open()
+        check_callback(on_change, "on_change")
         self._telling = Telling(self._link.dispatcher, on_change)
         self._ready = Readiness(self._link, f"cache of {path}")
         self._node: Cached | None = None

@@ -45,6 +45,8 @@ class Profile(
 
     def __post_init__(self) -> None:
         names: object = self.capabilities
+        if isinstance(names, str | bytes):
+            raise ConfigError(f"profile: capabilities {names!r}: must be several names, not one")
         if not isinstance(names, tuple | list) or len(names) > CAPABILITIES_MAX:
             raise ConfigError(f"profile: capabilities: at most {CAPABILITIES_MAX} names")
         for name in names:

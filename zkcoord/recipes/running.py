@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Generic, TypeVar
 
@@ -47,7 +47,9 @@ class Running(Generic[T]):
             try:
                 leadership = self._stand().wait()
                 self._stood()
-                return self._checked(leadership, fn(leadership))
+                result = fn(leadership)
+                _check_finished(result)
+                return self._checked(leadership, result)
             except (LeaseLost, SessionLost) as error:
                 self._give_up(leadership, error)
             finally:
@@ -103,6 +105,18 @@ class Running(Generic[T]):
         return self._rng.random() * _PAUSE_S
 
 
+def _check_finished(result: object) -> None:
+    """Look at what a plain function returned.
+
+    Raises:
+        TypeError: it has to be awaited, which nobody would do.
+    """
+    if isinstance(result, Awaitable):
+        if isinstance(result, Coroutine):
+            result.close()
+        raise TypeError("election.run(): fn is async; use: await election.run_async(...)")
+
+
 async def _while_leading(
     leadership: Leadership, fn: Callable[[Leadership], Coroutine[Any, Any, T]]
 ) -> T:
@@ -112,7 +126,12 @@ async def _while_leading(
         LeaseLost: it was lost, and the task has ended.
     """
     loop = asyncio.get_running_loop()
-    task = loop.create_task(fn(leadership))
+    running = fn(leadership)
+    given: object = running
+    if not isinstance(given, Coroutine):
+        kind = type(given).__name__
+        raise TypeError(f"election.run_async(): {fn!r} must be async, it gave {kind}; use run()")
+    task = loop.create_task(running)
 
     def lost() -> None:
         try:

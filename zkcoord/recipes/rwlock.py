@@ -38,6 +38,7 @@ from zkcoord.recipes.position import OnPosition
 from zkcoord.recipes.reentry import DEPTH_MAX, ReentrantLease, Tenure, Tenures
 from zkcoord.recipes.revocation import OnRevoke, listening
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.callbacks import check_callback
 from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link, log
@@ -126,6 +127,8 @@ class ReadWriteLock:
     ) -> Promise[Lease]:
         if timeout is not None:
             check_timeout(timeout)
+        check_callback(on_position, "on_position")
+        check_callback(on_revoke, "on_revoke")
         link = self.session.link
 
         def start(tenure: Tenure) -> Promise[Lease]:

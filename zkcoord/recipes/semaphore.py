@@ -10,7 +10,7 @@ from zkcoord.core import ordering, permits
 from zkcoord.core.ordering import Contender
 from zkcoord.core.permits import PERMITS_MAX, Limit
 from zkcoord.errors import ConfigError, NodeForeign, NodeMissing
-from zkcoord.recipes.contenders import Identity, describe, read_identity
+from zkcoord.recipes.contenders import Identity, check_limit, describe, read_identity
 from zkcoord.recipes.folder_view import values, view
 from zkcoord.recipes.hold import Hold
 from zkcoord.recipes.lasting import KEPT
@@ -244,7 +244,8 @@ class Semaphore:
         self, limit: int = 1000, timeout: float = _TIMEOUT_S
     ) -> Promise[SemaphoreStanding]:
         """The same, to be awaited."""
-        return self._run(_standing(self._folder, self._what, limit), "standing", timeout)
+        course = _standing(self._folder, self._what, check_limit(limit))
+        return self._run(course, "standing", timeout)
 
     def _run(self, course: Course[T], verb: str, timeout: float) -> Promise[T]:
         what = f"{self._what}: {verb}"

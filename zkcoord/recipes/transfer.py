@@ -18,6 +18,7 @@ from zkcoord.errors import (
     CoordinationError,
     EnsembleUnavailable,
     LeaseLost,
+    NameRefused,
     NodeMissing,
 )
 from zkcoord.recipes.contenders import read_identity
@@ -35,6 +36,22 @@ if TYPE_CHECKING:
 BETWEEN_MAX = 1000
 _CHUNK = 256
 _NAMED = 10
+
+
+def check_candidate(to: str | int, *, empty: bool = False) -> str | int:
+    """A candidate's label or session id, given back; where `empty` will do the empty text, too.
+
+    Raises:
+        TypeError: it is neither.
+        NameRefused: it is the empty text.
+    """
+    given: object = to
+    if isinstance(given, bool) or not isinstance(given, str | int):
+        kind = type(given).__name__
+        raise TypeError(f"to {given!r}: must be a label (str) or a session id (int), not {kind}")
+    if given == "" and not empty:
+        raise NameRefused("to: name a candidate by its label or its session id")
+    return to
 
 
 class Choice(NamedTuple):

@@ -10,6 +10,7 @@ from zkcoord.recipes.node_cache import READY_S, Readiness
 from zkcoord.recipes.tree_diff import Cached, NodeDiff, Telling
 from zkcoord.recipes.tree_reading import Scope, TreeReading
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.callbacks import check_callback
 from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_path
 from zkcoord.zk.promise import Promise
@@ -78,6 +79,7 @@ class TreeCache:
             )
         self._link = check_session(session).link
         self._link.check_open()
+        check_callback(on_change, "on_change")
         self._telling = Telling(self._link.dispatcher, on_change)
         self._ready = Readiness(self._link, f"cache of {path}")
         self.error: CoordinationError | None = None

@@ -2,7 +2,8 @@
 
 A recipe completes a :class:`Promise`. Synchronous code calls ``wait``, asyncio code awaits it. When
 the waiting is given up (an exception such as ``KeyboardInterrupt``, or a cancelled task) the
-promise is cancelled, and a result that came too late is undone.
+promise is cancelled, and a result that came too late is undone. Inside an event loop only awaiting
+will do: what would block it raises RuntimeError.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.loop import Homebound, Worker, run
 
 T = TypeVar("T")
@@ -77,15 +79,27 @@ class Promise(Future[T]):
         return self._state in _OVER and self._state != FINISHED
 
     def result(self, timeout: float | None = None) -> T:
-        """The result, or the error raised; waits for it, for so many seconds at most."""
+        """The result, or the error raised; waits for it, for so many seconds at most.
+
+        Raises:
+            RuntimeError: it would wait inside an event loop; use ``await promise``.
+        """
         if self._state == FINISHED and self._exception is None:
             return self._result  # type: ignore[return-value]
+        if not self.done():
+            refuse_in_event_loop("promise.result()", "await promise", timeout)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The error, or None; waits for it, for so many seconds at most."""
+        """The error, or None; waits for it, for so many seconds at most.
+
+        Raises:
+            RuntimeError: it would wait inside an event loop; use ``await promise``.
+        """
         if self._state == FINISHED:
             return self._exception
+        if not self.done():
+            refuse_in_event_loop("promise.exception()", "await promise", timeout)
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
@@ -161,12 +175,19 @@ class Promise(Future[T]):
             run((self._undo, (self.result(),)))
 
     def wait(self) -> T:
-        """Block until it is done; its own deadline bounds the wait."""
+        """Block until it is done; its own deadline bounds the wait.
+
+        Raises:
+            RuntimeError: it would wait inside an event loop; use ``await promise``. What was asked
+                for is given up, as with every error while waiting.
+        """
         try:
             return self.result()
         except BaseException as error:
             own = self.exception() if self.done() and not self.cancelled() else None
             if error is not own:
+            if not self.done():
+                refuse_in_event_loop("promise.wait()", "await promise")
                 self.give_up()
             raise
 
@@ -225,7 +246,11 @@ class Signal(Homebound):
         return True
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until it happens or `timeout` seconds have passed; whether it has happened."""
+        """Block until it happens or `timeout` seconds have passed; whether it has happened.
+
+        Raises:
+            RuntimeError: it would wait inside an event loop; use ``await signal.wait_async()``.
+        """
         with self._lock:
             if self._calls is None:
                 return True
@@ -233,6 +258,7 @@ class Signal(Homebound):
                 self._event = threading.Event()
             event = self._event
         return event.wait(timeout)
+            refuse_in_event_loop("signal.wait()", "await signal.wait_async()", timeout)
 
     def add_callback(self, fn: Callable[[], object]) -> None:
         """Call `fn()` on the dispatcher thread when it happens; soon, when it has."""

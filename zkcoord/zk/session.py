@@ -8,7 +8,8 @@ from typing import Literal, Self
 
 from zkcoord.config import SessionConfig
 from zkcoord.errors import ConfigError, EnsembleUnavailable, SessionClosed
-from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.blocking import in_event_loop, refuse_in_event_loop
+from zkcoord.zk.callbacks import check_function
 from zkcoord.zk.clock import now
 from zkcoord.zk.condition import condition
 from zkcoord.zk.hosts import check_hosts
@@ -134,7 +135,8 @@ class Session:
     def close(self, timeout: float = _CLOSE_S) -> bool:
         """Send what is queued, close the session and end its threads. Again: no effect.
 
-        Ephemeral nodes go at once when a link stands, else when the session times out.
+        Ephemeral nodes go at once when a link stands, else when the session times out. Inside an
+        event loop it does not wait, so that it can always be closed: ``await close_future()`` does.
 
         Args:
             timeout: seconds to wait for the end; it goes on in the background afterwards.
@@ -144,7 +146,7 @@ class Session:
         """
         deadline = now() + check_timeout(timeout)
         self.link.close()
-        return self.link.join(deadline)
+        return self.link.join(now() if in_event_loop() else deadline)
 
     def close_future(self) -> Promise[None]:
         """Close; done when everything has ended. To be awaited."""
@@ -241,7 +243,7 @@ class Session:
         With ``SessionConfig.read_only`` also "read_only" instead of "connected". A suspended
         session is no reason to stop work: its leases live until `valid_until`.
         """
-        self.link.on_state(fn)
+        self.link.on_state(check_function(fn, "fn"))
 
     def _unreachable(self, waited: float) -> EnsembleUnavailable:
         return EnsembleUnavailable(
