@@ -182,12 +182,12 @@ class Promise(Future[T]):
                 for is given up, as with every error while waiting.
         """
         try:
+            if not self.done():
+                refuse_in_event_loop("promise.wait()", "await promise")
             return self.result()
         except BaseException as error:
             own = self.exception() if self.done() and not self.cancelled() else None
             if error is not own:
-            if not self.done():
-                refuse_in_event_loop("promise.wait()", "await promise")
                 self.give_up()
             raise
 
@@ -254,11 +254,11 @@ class Signal(Homebound):
         with self._lock:
             if self._calls is None:
                 return True
+            refuse_in_event_loop("signal.wait()", "await signal.wait_async()", timeout)
             if self._event is None:
                 self._event = threading.Event()
             event = self._event
         return event.wait(timeout)
-            refuse_in_event_loop("signal.wait()", "await signal.wait_async()", timeout)
 
     def add_callback(self, fn: Callable[[], object]) -> None:
         """Call `fn()` on the dispatcher thread when it happens; soon, when it has."""
