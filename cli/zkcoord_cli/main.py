@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -80,6 +81,17 @@ class Root(click.Group):
             raise TypeError(f"commands/{cmd_name}.py: `command` must be a click command")
         _show_variables(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, and with the noun that is nearest to one that there is not."""
+        wanted = args[0]
+        if wanted not in NOUNS and not wanted.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(wanted, NOUNS, 1)
+            also = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No such command {wanted!r}.{also}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(
         self,

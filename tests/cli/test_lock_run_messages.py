@@ -76,6 +76,7 @@ def test_arguments_too_long_for_the_system(run: Any) -> None:
         ("run gpus --permits 3 --weight 4 -- true", 2, "--weight: not more than --permits"),
         ("run gpus --permits 1000001 -- true", 2, "'--permits': 1000001 is not in the range"),
         ("run a --zookeeper a:1//b -- true", 3, "zookeeper 'a:1//b': path '//b'"),
+        ("run a ls -l", 2, "No such option '-l'. Write -- before the command"),
         ("list --zookeeper a:x", 3, "zookeeper 'a:x': 'a:x': no host:port"),
         ("revoke held --reason x", 8, "try: `lock run` listens"),
     ],

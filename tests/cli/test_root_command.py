@@ -186,3 +186,17 @@ def test_secrets_are_never_printed() -> None:
     )  # fmt: skip
     assert "kafka_sasl.password" in ended.stdout
     assert "s3cret" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("noun", "said"),
+    [
+        ("lok", "'lok'. Did you mean 'lock'?"),
+        ("nodes", "Did you mean 'node'?"),
+        ("xyzzy", "'xyzzy'."),
+    ],
+)
+def test_a_noun_that_is_none_gets_the_nearest(noun: str, said: str) -> None:
+    result = CliRunner().invoke(cli, [noun, "list"])
+    assert result.exit_code == 2
+    assert result.stderr.rstrip().endswith(said)

@@ -26,7 +26,22 @@ def command() -> None:
     """Run a command under a lock; see who holds and who waits; ask for it, take it away."""
 
 
-@command.command()
+class RunCommand(click.Command):
+    """`lock run`: what it calls an unknown option is mostly one of the command to run."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; says where ``--`` belongs."""
+        separated = "--" in args
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if separated or error.possibilities:
+                raise
+            said = f"No such option {error.option_name!r}. Write -- before the command."
+            raise click.UsageError(said, ctx) from None
+
+
+@command.command(cls=RunCommand)
 @click.argument("name")
 @click.argument("arguments", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 @click.option(
