@@ -128,7 +128,7 @@ def drained_step_by_step() -> list[bool]:
     world = SemaphoreWorld(drained())
     asks: list[Step] = [("ask", 0), ("ask", 0), ("ask", 0), ("ask", 1), ("ask", 2)]
     seen = []
-    for step in (*asks, ("release", 0), ("release", 1)):
+    for step in (*asks, ("release", 2), ("release", 1)):
         world.take(step)
         while usual := [one for one in world.choices() if one[0] in lock_search.QUIET]:
             world.take(usual[0])
