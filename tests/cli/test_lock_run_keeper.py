@@ -235,6 +235,19 @@ def test_a_killed_keeper_leaves_nothing_running_and_is_reported(holder: Holder) 
     assert not any(is_alive(pid) for pid in pids)
 
 
+def test_a_killed_keeper_takes_the_command_along_also_when_zkcoord_is_stopped(
+    holder: Holder,
+) -> None:
+    script = "trap '' TERM; echo $$ >> pids; echo $PPID >> pids; while :; do sleep 0.05; done"
+    process = holder.start("sh", "-c", script)
+    command, keeper_pid = holder.pids(2)
+    process.send_signal(signal.SIGSTOP)
+    os.kill(keeper_pid, signal.SIGKILL)
+    until(lambda: not is_alive(command), "the command is dead")
+    process.send_signal(signal.SIGCONT)
+    assert holder.finish()[0] == 125
+
+
 def test_what_outlives_the_command_is_ended_before_the_lock_is_given_back(holder: Holder) -> None:
     holder.start("sh", "-c", "(sleep 1000 & echo $! > pids); exit 3")
     code, _, err = holder.finish()

@@ -15,6 +15,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from pages import DOCS, ROOT, blocks, name_of, pages
 from serving import Book
 
+from tests.waiting import until
+from zkcoord import KafkaConfig, Queue, TaskFailed
+from zkcoord.kafka import Producer
+
 STORY = DOCS / "tutorial" / "first-queue.md"  # test_tutorial.py runs it
 FENCING = DOCS / "how-to" / "fence-what-you-write.md"  # test_fencing_page.py runs its programs
 GENERATED = DOCS / "reference" / "python.md"
@@ -61,9 +65,26 @@ def mark(book: Book, word: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
-def test_programs_run(page: Path, book: Book) -> None:
+def test_programs_run(page: Path, book: Book, capsys: pytest.CaptureFixture[str]) -> None:
     run(page, book)
-    if page.name == "submit-from-any-language.md":
+    if page.name == "read-dead-letters.md":  # there was none yet: its loop looks once
+        with Producer(KafkaConfig(bootstrap=book.kafka), client_id="example") as producer:
+            producer.send(f"{book.namespace}.mail.normal", b"not JSON")
+            assert producer.flush(30) == 0
+        (program,) = [block for block in blocks(page) if block.language == "python"]
+
+        def read() -> bool:
+            book.run(page, program.text, program.line)
+            return "malformed" in capsys.readouterr().out
+
+        until(read, seconds=60)
+    elif page.name == "write-a-handler.md":
+        with Queue("shop", kafka=book.kafka, zookeeper=book.zookeeper) as queue:
+            for amount, state in ((0, "failed"), (2000, "dead")):
+                with pytest.raises(TaskFailed) as caught:
+                    queue.submit_raw("charge", (1, amount), attempts=2).result(timeout=60)
+                assert caught.value.state == state
+    elif page.name == "submit-from-any-language.md":
         with book.inspector() as inspector:
             end = inspector.task_end("mail", "order-7", wait=60).task
             assert (end.state, end.result) == ("succeeded", '"welcome sent to a@example.org"')

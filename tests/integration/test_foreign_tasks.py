@@ -110,7 +110,7 @@ def test_a_failure_and_a_refusal_are_answered_too(door: FrontDoor) -> None:
     reply = ("-H", "ce_zkreplyto=0", "-H", "ce_zkmaxattempts=1")
     door.kcat(b'{"task": "fail"}\n', "-H", "ce_id=bad-luck", *reply)
     result = answer(door, "bad-luck")
-    assert (result.state, result.reason) == ("dead", "exhausted")
+    assert (result.state, result.reason, result.attempt) == ("dead", "exhausted", 1)
     assert result.error.startswith("ValueError: on purpose at ")
     door.kcat(b"not JSON\n", "-H", "ce_id=bad-json", "-H", "ce_zkreplyto=0")
     result = answer(door, "bad-json")

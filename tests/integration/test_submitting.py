@@ -23,6 +23,7 @@ from zkcoord.errors import (
     NodeMissing,
     Rejected,
     ResultTimeout,
+    SessionClosed,
     StreamClosed,
     TaskCancelled,
     TaskFailed,
@@ -270,6 +271,9 @@ def test_a_shared_session_stays_open(desk: Desk) -> None:
         session=SessionConfig(timeout_s=5.0),
     ) as queue:
         queue.submit_raw("t")
+        own = queue._submitter._session
+    with pytest.raises(SessionClosed):
+        own.nodes.get("/")
 
 
 def test_results_are_read_from_where_the_topic_ended_before_the_first_submission(
