@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -115,6 +116,10 @@ def test_a_task_that_kills_its_agents_is_stopped(ward: Ward) -> None:
 def test_without_any_agent_no_task_is_unknown(ward: Ward) -> None:
     source = ward.submit_one("stranger", "who.knows", refine={})
     wait_for("it to be accepted", lambda: "stranger" in ward.history.accepted)
+    enough = time.monotonic() + 3 * ward.description.config.unknown_task_s
+    wait_for("three times the patience with tasks nobody knows", lambda: time.monotonic() > enough)
+    lives = [life for (id_, _), life in ward.findings().lives.items() if id_ == "stranger"]
+    assert [life.ends for life in lives] == [[]]
     with ward.nurses():  # until now they may all have been away
         letter = ward.letter(source)
         assert (letter.reason, letter.attempts) == ("unknown_task", 0)
