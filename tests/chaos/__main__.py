@@ -16,6 +16,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from tests.chaos import report
 from tests.chaos.arena import Arena
@@ -34,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=float, default=1.0, help="1 is everything")
     parser.add_argument("--lanes", type=int, default=4, help="stories at a time that share servers")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "chaos-locks.json")
+    parser.add_argument("--add", action="store_true", help="put it beside what the last run found")
     parser.add_argument("--page", action="store_true", help="write the table of the last run")
     return parser.parse_args()
 
@@ -113,7 +115,7 @@ def main() -> None:
     whole.tell(options.lanes)
     took = time.monotonic() - begun
     wrong = report.wrong(tasks, whole.outcomes)
-    result = {
+    result: dict[str, Any] = {
         "seed": options.seed,
         "size": options.size,
         "seconds": round(took),
@@ -121,6 +123,8 @@ def main() -> None:
             asdict(o) | {"rules": o.rules} for o in sorted(whole.outcomes, key=lambda o: o.story)
         ],
     }
+    if options.add:
+        result = report.beside(json.loads(options.out.read_text(encoding="utf-8")), result)
     options.out.parent.mkdir(exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1))
     print("\n" + report.table(result))

@@ -12,13 +12,15 @@ from typing import Literal
 from tests.chaos.actors import Stuck
 from tests.chaos.arena import Arena
 from tests.chaos.interposing import interposer
+from tests.chaos.programs import protections
 from tests.chaos.stage import KAZOO, OURS, SLOW, SUBJECTS, UNGUARDED, Stage, Subject
 from tests.chaos.stories import commands, crowds, cutoff, processes, servers
 from tests.histories.rules import Violation
 
 Tell = Callable[[Stage], None]
 Where = Literal["shared", "long", "own"]
-MUTANTS = [subject for subject in SUBJECTS if subject.mutant]
+MUTANTS = [subject for subject in SUBJECTS if subject.name in protections.MUTANTS]
+PASSING, COUNTING, CONTENT = map(Subject, ("passing", "counting", "content"))
 LOCKS = (OURS, KAZOO, *MUTANTS)
 
 
@@ -89,12 +91,21 @@ STORIES = [
     Story("T17", crowds.t17_what_it_costs, convicts=("kazoo",)),
     Story("T18", crowds.t18_a_herd, convicts=("kazoo",)),
     Story("T19", cutoff.t19_whatever_the_network_does, convicts=("late",)),
-    Story("T20", crowds.t20_several_locks_at_once, "long", subjects=(OURS,), slice=0.01),
+    Story(
+        *("T20", crowds.t20_several_locks_at_once, "long"),
+        subjects=(OURS, CONTENT),
+        slice=0.01,
+        convicts=("content",),
+    ),
     Story("T22", commands.t22_a_command_under_a_lock, subjects=(OURS,)),
     Story("mix", crowds.mixed_faults),
     Story("mix", crowds.mixed_faults_of_servers, "own"),
-    Story("mix", crowds.mixed_readers_and_writers, subjects=(OURS,)),
-    Story("mix", crowds.mixed_permits, subjects=(OURS,)),
+    Story(
+        *("mix", crowds.mixed_readers_and_writers),
+        subjects=(OURS, PASSING),
+        convicts=("passing",),
+    ),
+    Story("mix", crowds.mixed_permits, subjects=(OURS, COUNTING), convicts=("counting",)),
 ]
 
 

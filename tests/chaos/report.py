@@ -40,6 +40,15 @@ def wrong(tasks: Iterable[tuple[Story, Subject]], outcomes: list[Outcome]) -> li
     return found
 
 
+def beside(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """An earlier result with the outcomes of a later one."""
+    outcomes = {(o["story"], o["subject"]): o for o in before["outcomes"] + result["outcomes"]}
+    return before | {
+        "seconds": before["seconds"] + result["seconds"],
+        "outcomes": sorted(outcomes.values(), key=lambda o: str(o["story"])),
+    }
+
+
 def table(result: dict[str, Any]) -> str:
     """Stories down, subjects across; which rules were broken."""
     cells = {(o["story"], o["subject"]): o for o in result["outcomes"]}

@@ -18,7 +18,7 @@ from kazoo.exceptions import NoNodeError
 
 from tests.chaos.actors import Actor, Line, Stuck
 from tests.chaos.arena import Arena, wait_until
-from tests.chaos.programs.protections import MUTANTS
+from tests.chaos.programs.protections import MUTANTS, OTHERS
 from tests.histories.events import Event, Journal, Tail, merge
 from tests.histories.requests import read_requests
 from tests.histories.rules import Violation, check
@@ -48,7 +48,7 @@ class Subject:
 
     @property
     def mutant(self) -> str:
-        return self.name if self.name in MUTANTS else ""
+        return self.name if self.name in MUTANTS | OTHERS else ""
 
     @property
     def guarded(self) -> bool:
@@ -58,7 +58,7 @@ class Subject:
 
 OURS, KAZOO, UNGUARDED = Subject("zkcoord"), Subject("kazoo"), Subject("unguarded")
 SLOW = Subject("slow")
-SUBJECTS = [OURS, KAZOO, UNGUARDED, *map(Subject, MUTANTS), SLOW]
+SUBJECTS = [OURS, KAZOO, UNGUARDED, *map(Subject, MUTANTS), SLOW, *map(Subject, OTHERS)]
 
 
 @dataclass

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.chaos.programs.fenced_register import store
 from tests.chaos.programs.flavours import FLAVOURS, Client, Grant
-from tests.chaos.programs.protections import MUTANTS
+from tests.chaos.programs.protections import MUTANTS, OTHERS
 from tests.histories.events import Journal, Kind, now
 from zkcoord.core import ordering
 
@@ -303,7 +303,7 @@ def main() -> None:
     of a clock that drifts; for other recipes than the lock mode, weight, permits, several."""
     how = json.loads(sys.argv[1])
     if how["mutant"]:
-        MUTANTS[how["mutant"]]()
+        (MUTANTS | OTHERS)[how["mutant"]]()
     contender = Contender(how)
     for line in sys.stdin:
         contender.obey(line.split())

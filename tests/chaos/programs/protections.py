@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zkcoord.core import ordering
+from zkcoord.core import ordering, permits
 from zkcoord.core.lease import Belief
 from zkcoord.errors import CoordinationError
+from zkcoord.recipes import rwlock
 from zkcoord.recipes.entry import Entry
+from zkcoord.recipes.multi_acquisition import MultiAcquisition
 from zkcoord.zk.connection import HardenedConnection
 from zkcoord.zk.link import Link
 from zkcoord.zk.requests import GetChildren
@@ -110,6 +112,32 @@ def take_any_number() -> None:
     replace(ordering, "exhausted", lambda _sequence: False)
 
 
+def let_readers_pass() -> None:
+    """A reader holds at once, whatever stands in front."""
+    replace(rwlock, "_is_writer", lambda _contender: False)
+
+
+def count_requests() -> None:
+    """Every request counts as one permit, whatever it weighs."""
+    replace(permits, "weight_of", lambda found: 1 if found.kind == permits.PERMIT else 0)
+
+
+def be_content_with_one() -> None:
+    """Several locks count as held as soon as one of them is."""
+
+    def check(self: Any) -> None:
+        if self._entry is not None and self.wanted() and any(f.clear for f in self._fronts):
+            self._entry.identify()
+
+    replace(MultiAcquisition, "_check", check)
+
+
+# Of the other recipes: told of in the stories about those only.
+OTHERS: dict[str, Callable[[], None]] = {
+    "passing": let_readers_pass,
+    "counting": count_requests,
+    "content": be_content_with_one,
+}
 MUTANTS: dict[str, Callable[[], None]] = {
     "looks": look_instead_of_writing,
     "xids": restart_xids,
