@@ -38,8 +38,9 @@ fmt: setup ## format and mend what can be mended
 demo: setup ## start the local stack and run the main job
 	$(BIN)/zkcoord demo
 
-chaos-locks: setup ## every fault against our lock, kazoo's and mutants, on real servers; 7 to 15 minutes
+chaos-locks: setup ## every fault against our lock, kazoo's and mutants, on real servers; models at length; 20 minutes
 	$(BIN)/python -m tests.chaos
+	ZKCOORD_LOCK_MODEL_RUNS=20000 $(BIN)/python -m pytest tests/model -q -n 3 --dist loadfile
 
 bench: setup ## measure speed against rivals; writes build/bench.json
 	$(BIN)/python -m tests.bench
