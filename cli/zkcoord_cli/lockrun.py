@@ -175,7 +175,7 @@ def grace_of(how: How, session_timeout: float) -> float:
     grace = how["grace"]
     if how["on_lost"] == KILL:
         return keeper.KILL_MARGIN_S
-    if grace is None:
+    if grace is None or how["on_lost"] == CONTINUE:
         return session_timeout / 4
     if not 2 * keeper.KILL_MARGIN_S <= grace <= session_timeout / 2:
         raise ConfigError(
@@ -196,8 +196,6 @@ def run(
         output.note(f"stopped; {lease.name} is lost in {lease.valid_for():.0f} s at most")
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    if how["on_revoke"] == KILL:
-        asked.revocations.kill_after = how["grace"] or grace
     regardless = how["on_lost"] == CONTINUE
     if regardless:
         lease.on_lost(lambda: output.warn(f"{lease.name} was lost; the command goes on without it"))
@@ -232,6 +230,10 @@ def hold_and_run(
     session.start(min(connect, timeout) if timeout else connect)
     with closing(session):
         grace = grace_of(how, session.negotiated_timeout)
+        if how["on_revoke"] == KILL:
+            given = how["grace"]
+            after = session.negotiated_timeout / 4 if given is None else given
+            asked.revocations.kill_after = after
         left = timeout if end is None else max(0.0, end - time.monotonic())
         lease = acquire(output, ask, left)
         patience = GIVE_BACK_S

@@ -181,3 +181,5 @@ def test_on_revoke_goes_not_with_permits(zookeeper: str) -> None:
     assert (refused.exit_code, "not with --permits" in refused.stderr) == (2, True)
     assert run("--on-lost", "kill", "--on-revoke", "kill", "--grace", "1").exit_code == 0
     assert run("--on-lost", "kill", "--grace", "1").exit_code == 2
+    assert run("--on-lost", "continue", "--on-revoke", "kill", "--grace", "90").exit_code == 0
+    assert run("--on-lost", "stop", "--on-revoke", "kill", "--grace", "90").exit_code == 3

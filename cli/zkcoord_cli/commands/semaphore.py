@@ -108,7 +108,7 @@ def _show(output: Output, view: SemaphoreView) -> None:
 
 @command.command()
 @click.argument("name")
-@click.argument("permits", type=click.IntRange(1))
+@click.argument("permits", type=click.IntRange(1, 1_000_000))
 @click.option(
     "--force",
     is_flag=True,
