@@ -30,7 +30,7 @@ def test_grants_and_releases_are_told_with_what_they_cost(session: Session) -> N
     granted, released, second, _ = seen
     assert [one.kind for one in seen] == ["granted", "released", "granted", "released"]
     assert {one.name for one in seen} == {"lock gpu"}
-    assert (granted.ahead, granted.requests) == (0, 2)  # create and listing
+    assert (granted.ahead, granted.requests) == (0, 1)  # its number tells that nobody is in front
     assert second.ahead == 1
     assert second.requests >= 2  # create and the watch on its predecessor
     assert released.seconds > 0

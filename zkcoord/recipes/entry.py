@@ -57,6 +57,7 @@ class Entry:
         self.asker = asker
         self._number = epoch.request()
         self._request = line.load + ordering.encode_request(self._number)
+        self.key = (ordering.encode_session(epoch.id), self._request)  # as in the node's name
         name = ordering.prefix(line.kind, epoch.id, self._request, line.layout)
         self._prefix = line.path(name)
         self._room = 0
@@ -263,7 +264,6 @@ class Entry:
         elif not self.asker.wanted():
             self.leave()
         else:
-            self._epoch.hold(self.mine, self._room)
             self._find_place()
 
     def _find_place(self) -> None:
@@ -278,6 +278,7 @@ class Entry:
             contender = ordering.parse(self.mine.rpartition("/")[2])
             place = None if contender is None else queue.append(contender, self._line.behind)
         if place is None:
+            self._epoch.hold(self.mine, self._room)
             queue.not_seen(self)
             queue.look(self)
         else:
@@ -317,11 +318,6 @@ class Entry:
             self.leave()
 
     # --- what the shared queue reports ------------------------------------------------------------
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Session and request, as in the node's name."""
-        return ordering.encode_session(self._epoch.id), self._request
 
     def listing_sent(self) -> None:
         """A listing that will tell the place was sent."""

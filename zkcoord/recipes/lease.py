@@ -161,7 +161,7 @@ class Lease:
             SessionClosed: in a forked child.
             RuntimeError: asked to wait inside an event loop; use ``await lease.release_future()``.
         """
-        if check_timeout(timeout) > 0:
+        if timeout != 0 and check_timeout(timeout) > 0:
             refuse_in_event_loop("lease.release(timeout)", "await lease.release_future()")
         promise = self.release_future()
         if timeout > 0:
@@ -184,10 +184,11 @@ class Lease:
             self.lost.stop_clock()
             release: Promise[bool] = Promise(self._link.dispatcher)
             self._release = release
+        if self._link.observers:
+            tell(self._link, Observation("released", self.name, now() - self.since))
+        self._give_back(self._absolute, self._epoch, release.fulfil)  # first: somebody waits for it
         self.looks_after_itself()
-        tell(self._link, Observation("released", self.name, now() - self.since))
         self._epoch.leave(self)
-        self._give_back(self._absolute, self._epoch, release.fulfil)
         return release
 
     def __enter__(self) -> Self:

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from zkcoord.recipes.per_link import PerLink
 from zkcoord.zk.callbacks import check_function
 from zkcoord.zk.link import Link
 from zkcoord.zk.session import Session, check_session
@@ -50,23 +49,7 @@ class Observation(NamedTuple):
 Observe = Callable[[Observation], object]
 
 
-class _Observers:
-    """Those of one session. Replaced, never changed, so that telling needs no lock."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.all: tuple[Observe, ...] = ()
-
-    def add(self, fn: Observe) -> None:
-        with self._lock:
-            self.all = (*self.all, fn)
-
-    def remove(self, fn: Observe) -> None:
-        with self._lock:
-            self.all = tuple(one for one in self.all if one is not fn)
-
-
-_observers = PerLink(_Observers)
+_changing = threading.Lock()  # a link's observers are replaced, so telling needs none
 
 
 def observe(session: Session, fn: Observe) -> Callable[[], None]:
@@ -82,15 +65,19 @@ def observe(session: Session, fn: Observe) -> Callable[[], None]:
     Returns:
         A function that ends it.
     """
-    observers = _observers.of(check_session(session).link)
+    link = check_session(session).link
     check_function(fn, "fn")
-    observers.add(fn)
-    return lambda: observers.remove(fn)
+
+    def stop() -> None:
+        with _changing:
+            link.observers = tuple(one for one in link.observers if one is not fn)
+
+    with _changing:
+        link.observers = (*link.observers, fn)
+    return stop
 
 
 def tell(link: Link, observation: Observation) -> None:
     """Tell whoever observes. From any thread."""
-    observers = _observers.peek(link)
-    if observers is not None:
-        for fn in observers.all:
-            link.dispatcher.post(fn, observation)
+    for fn in link.observers:
+        link.dispatcher.post(fn, observation)

@@ -126,10 +126,11 @@ class Waiting(Generic[LeaseT]):
         """On whatever thread decided it."""
         gave_up = self.promise.cancelled()
         error = CancelledError() if gave_up else self.promise.exception()
-        kind: Kind = "granted" if error is None else "refused"
-        why = "" if error is None else type(error).__name__
-        seen = Observation(kind, self._name, now() - self._begun, *self._cost(), why)
-        tell(self._link, seen)
+        if self._link.observers:
+            kind: Kind = "granted" if error is None else "refused"
+            why = "" if error is None else type(error).__name__
+            seen = Observation(kind, self._name, now() - self._begun, *self._cost(), why)
+            tell(self._link, seen)
         if gave_up:
             self._link.loop.post(self._leave)
 

@@ -15,7 +15,8 @@ kazoo:
 7. The link counts as connected only once authentication is through; a link that drops during SASL
    is one more failed try, not the client's end.
 8. Whole TLS records are read, so that a reply sharing a record with another is not left lying.
-9. Requests are written together and replies read together, without a selector for each.
+9. Requests are written together and replies read together, without a selector for each; a single
+   one is written on the thread that asks, without waking the connection's.
 10. TLS trusts the given authority only, and host names are checked.
 11. Every host is tried within a third of the timeout, one that freezes in its handshake too; the
     list of hosts may change, and the link is kept while its host is listed.
@@ -82,7 +83,8 @@ class HardenedConnection(Pump):
 
     def submit(self, call: Call) -> None:
         """Send a request, now or once a link stands."""
-        self._outbox.add(call)
+        if not (self._parked and self._write_at_once(call)):
+            self._outbox.add(call)
 
     def abandon(self, session: int) -> None:
         """End this session from our side; a link that stands with it is dropped."""

@@ -73,6 +73,7 @@ class Link(Homebound):
         self._expectants = Expectants()
         self._lock = threading.Lock()
         self._listeners: list[Listener] = []
+        self.observers: tuple[Callable[[Any], object], ...] = ()
         self._client = KazooClient(
             hosts=hosts, timeout=config.timeout_s, handler=QuietHandler(), logger=_kazoo_log
         )
@@ -213,7 +214,10 @@ class Link(Homebound):
 
     def reply(self, call: Call, result: Any, error: CoordinationError | None) -> None:
         """A call is over."""
-        self.loop.post(self._reply, call, result, error)
+        if call.watch is None:
+            self.loop.post(call.on_reply, result, error)
+        else:
+            self.loop.post(self._reply, call, result, error)
 
     def event(self, event: WatchEvent) -> None:
         """A watch fired."""

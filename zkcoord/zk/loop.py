@@ -148,7 +148,11 @@ class Loop(Homebound):
                 end = math.inf if seconds == math.inf else now() + seconds
                 while self._items and now() < end:
                     for _ in range(min(len(self._items), _BETWEEN_LOOKS)):
-                        run(self._items.popleft())
+                        call, args = self._items.popleft()
+                        try:
+                            call(*args)
+                        except Exception:
+                            complain()
             finally:
                 self._turn.release()
             if self._items and seconds != math.inf:
@@ -229,4 +233,9 @@ def run(thunk: Thunk) -> None:
     try:
         call(*args)
     except Exception:
-        log.exception("error in a callback of zkcoord")
+        complain()
+
+
+def complain() -> None:
+    """Log the error that is being handled."""
+    log.exception("error in a callback of zkcoord")  # noqa: LOG004 - called in handlers

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkcoord.zk.blocking import refuse_in_event_loop
-from zkcoord.zk.loop import Homebound, Worker, run
+from zkcoord.zk.loop import Homebound, Worker, complain, run
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -133,13 +133,17 @@ class Promise(Future[T]):
                 tell(self)
             if self._awaited is not None:
                 self._awaited.notify_all()
-        self._invoke_callbacks()
+        if self._calls:
+            self._invoke_callbacks()
         return True
 
     def _invoke_callbacks(self) -> None:
         calls, self._calls = self._calls, []  # they hold whoever waits, and are held by it
         for call in calls:
-            run((call, ()))
+            try:
+                call()
+            except Exception:
+                complain()
 
     def then(self, shape: Callable[[T], U]) -> Promise[U]:
         """A promise of `shape(result)`; `shape` must not block, and errors pass unchanged.

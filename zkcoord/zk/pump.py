@@ -9,6 +9,7 @@ import contextlib
 import selectors
 import ssl
 import struct
+import threading
 from collections import deque
 from typing import Any
 
@@ -44,6 +45,7 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CHUNK = 1 << 16
 _WRITE_AHEAD = 1 << 18
 _FRAME_MAX = 1 << 27
+_AT_ONCE_MAX = 4
 _REQUEST_MAX = 1_048_000
 """What a server's buffer takes (jute.maxbuffer is 1,048,575): beyond it drops the link unsaid."""
 
@@ -70,6 +72,42 @@ class Pump(Handshake):
         self._read_only_until: float | None = None
         self._timeout = config.timeout_s
         self._closing: Call | None = None
+        self._pen = threading.Lock()
+        self._parked = False
+
+    def _write_at_once(self, call: Call) -> bool:
+        """Write a call on the caller's thread, if that changes no order: whether it is written.
+
+        It saves waking the connection's thread. While that one is parked, whoever has the pen may
+        write; otherwise everything is the thread's own. Few at a time: many are better written
+        together.
+        """
+        with self._pen:
+            if not self._parked or len(self._inflight) >= _AT_ONCE_MAX or not self._goes(call):
+                return False
+            moment = now()
+            try:
+                body = call.request.serialize()
+            except Exception:  # the thread tells what is wrong with it
+                return False
+            if len(body) > _REQUEST_MAX:
+                return False
+            try:
+                self._write_call(call, call.request.opcode, body, moment)
+                with contextlib.suppress(OSError):  # the thread will meet it too
+                    self._flush()
+            finally:
+                if self._out:
+                    self._outbox.ring()
+            return True
+
+    def _goes(self, call: Call) -> bool:
+        """Whether a call may be written now, in front of nothing that waits."""
+        if self._outbox or self._out or call.abandoned or self._stopping():
+            return False
+        session = self.client._session_id  # noqa: SLF001
+        mine = call.session is None or call.session == session
+        return mine and session != self._abandoned and self._staying()
 
     def _staying(self) -> bool:
         """Whether this link's host is still one of ours."""
@@ -87,6 +125,7 @@ class Pump(Handshake):
             selector.register(link, selectors.EVENT_READ)
             selector.register(wake, selectors.EVENT_READ)
             writing = False
+            plain = self._config.tls is None and self._read_only_until is None
             while True:
                 busy = self._owner.turn(again=True)  # no other thread takes over
                 if self._abandoned is not None and self._abandoned == self.client._session_id:  # noqa: SLF001
@@ -100,7 +139,13 @@ class Pump(Handshake):
                     mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
                     selector.modify(link, mask)
                 pause = self._pulse()
-                for key, mask in selector.select(0 if busy else pause):
+                self._parked = plain and not busy
+                try:
+                    ready = selector.select(0 if busy else pause)
+                finally:
+                    with self._pen:
+                        self._parked = False
+                for key, mask in ready:
                     if key.fileobj is wake:
                         self._outbox.heard(self._read_sock)
                     elif mask & selectors.EVENT_READ and self._receive():
@@ -160,8 +205,7 @@ class Pump(Handshake):
         call.xid = self._next_xid()
         call.sent = self._written = moment
         self._inflight.append(call)
-        self._out += _THREE_INTS.pack(8 + len(body), call.xid, kind)
-        self._out += body
+        self._out += _THREE_INTS.pack(8 + len(body), call.xid, kind) + body  # never half of it
 
     def _flush(self) -> None:
         while self._out:
@@ -230,8 +274,8 @@ class Pump(Handshake):
         if not self._inflight or self._inflight[0].xid != xid:
             raise ConnectionDropped(f"a reply to xid {xid} that was not asked for")
         call = self._inflight.popleft()
-        if code not in {SESSION_EXPIRED, SESSION_MOVED}:
-            self._answered = max(self._answered, call.sent)
+        if call.sent > self._answered and code not in {SESSION_EXPIRED, SESSION_MOVED}:
+            self._answered = call.sent
         if call is self._closing:
             return True
         error = self._answer(call, code, frame)

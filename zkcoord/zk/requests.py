@@ -111,14 +111,9 @@ class Create:
 
     def serialize(self) -> bytes:
         """The body."""
-        return b"".join(
-            (
-                write_string(self.path),
-                write_buffer(self.data),
-                write_acl(self.acl),
-                INT.pack(self.flags),
-            )
-        )
+        path, data, pack = self.path.encode(), self.data, INT.pack
+        parts = (pack(len(path)), path, pack(len(data)), data, write_acl(self.acl))
+        return b"".join((*parts, pack(self.flags)))
 
     def deserialize(self, buffer: bytes, offset: int) -> tuple[str, Stat]:
         """Path and Stat."""

@@ -17,6 +17,7 @@ from zkcoord import Lock, Session
 
 FLOOR = "floor: delete + event + read"
 LINE = 8
+IDLE_S = 0.02  # before each hand-off, for everybody: caches and cores are as cold
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -36,7 +37,7 @@ def in_a_pair(one: Session, two: Session) -> Series:
         future = second.acquire_future(timeout=30)
         future.on_done(lambda: granted.append(time.perf_counter()))
         wait_until(lambda: len(two.link.watches) == 1)
-        time.sleep(0.02)
+        time.sleep(IDLE_S)
         begun = time.perf_counter()
         lease.release()
         future.wait().release(timeout=30)
@@ -57,7 +58,7 @@ def in_a_line(sessions: list[Session]) -> Series:
             futures.append(lock.acquire_future(timeout=30))
             futures[-1].on_done(lambda: stamps.append(time.perf_counter()))
             wait_until(lambda seen=session: len(seen.link.watches) == 1)
-        time.sleep(0.02)
+        time.sleep(IDLE_S)
         taken = []
         for place, future in enumerate(futures):
             begun = time.perf_counter()
@@ -65,7 +66,7 @@ def in_a_line(sessions: list[Session]) -> Series:
             leases.append(future.wait())
             if place:  # the first waits in a pair, see there
                 taken.append((stamps[place] - begun) * 1000)
-            time.sleep(0.01)
+            time.sleep(IDLE_S)
         leases[-1].release(timeout=30)
         return taken
 
@@ -92,7 +93,7 @@ def kazoos(one: KazooClient, two: KazooClient) -> Series:
         thread = threading.Thread(target=wait)
         thread.start()
         wait_until(lambda: len(first.contenders()) == 2)
-        time.sleep(0.02)  # its watch is set a moment after it shows up
+        time.sleep(IDLE_S)  # its watch is set a moment after it shows up
         begun = time.perf_counter()
         first.release()
         thread.join()
@@ -110,7 +111,7 @@ def floor(one: wire.Wire, two: wire.Wire) -> Series:
         (made,) = one.ask(wire.create("/hand-off-floor"))
         path = wire.path_of(made)
         two.ask(wire.exists(path, watch=True))
-        time.sleep(0.02)
+        time.sleep(IDLE_S)
         begun = time.perf_counter()
         one.send(wire.delete(path))
         two.event()
