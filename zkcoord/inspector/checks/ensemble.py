@@ -139,7 +139,8 @@ def _write(session: Session) -> Iterator[Finding]:
         session.nodes.create(path, ephemeral=True)
     except AccessDenied as error:
         advice = "grant CREATE and DELETE on the path in the connect string"
-        yield Finding(status=FAIL, check="zookeeper write", observed=str(error), advice=advice)
+        said = str(error.args[0])
+        yield Finding(status=FAIL, check="zookeeper write", observed=said, advice=advice)
         return
     took = time.monotonic() - started
     found = session.nodes.exists(path)
