@@ -294,7 +294,7 @@ class PlainKazoo:
 
     def come_to_nothing(self, count: int) -> None:
         for n in range(count):
-            with contextlib.suppress(OperationTimeoutError):
+            with contextlib.suppress(*self.errors):
                 self.acquire(0.01 if n % 2 else 0).release()
 
     def choose(self, choice: Sequence[str]) -> None:
