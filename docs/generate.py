@@ -58,7 +58,8 @@ def entries(lines: list[str]) -> Iterator[tuple[str, str]]:
     items: list[str] = []
     margin = min(len(line) - len(line.lstrip()) for line in lines)
     for line in lines:
-        if len(line) - len(line.lstrip()) > margin and items:
+        deeper = len(line) - len(line.lstrip()) > margin
+        if items and (deeper or items[-1].endswith(",")):
             items[-1] += " " + line.strip()
         else:
             items.append(line.strip())
