@@ -216,8 +216,8 @@ class Link(Homebound):
         """A call is over."""
         if call.watch is None:
             self.loop.post(call.on_reply, result, error)
-        else:
-            self.loop.post(self._reply, call, result, error)
+            return
+        self.loop.post(self._reply, call, result, error)
 
     def event(self, event: WatchEvent) -> None:
         """A watch fired."""
@@ -305,7 +305,7 @@ class Link(Homebound):
         self.ended_promise.fulfil(None)
 
     def _reply(self, call: Call, result: Any, error: CoordinationError | None) -> None:
-        if call.watch is not None:
+        if call.watch is not None:  # in order with the events
             call.watch(error)
         call.on_reply(result, error)
 
@@ -362,8 +362,7 @@ class Link(Homebound):
             self.loop.post(self._none_lives)
 
     def _living(self) -> Epoch | None:
-        epoch = self.epoch
-        return None if epoch is None or epoch.over() else epoch
+        return None if self.epoch is None or self.epoch.over() else self.epoch
 
     def _none_lives(self) -> None:
         """Somebody came after the close: nobody will be served any more, unless one lives on."""
