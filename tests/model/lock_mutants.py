@@ -171,7 +171,7 @@ def _unfollowed(self: Acquisition[Any]) -> None:
 
 def _whoever_owns_it(self: Entry, stat: Any, error: Any) -> None:
     if stat is not None:
-        stat = stat.replaced(owner=self._epoch.id)
+        stat = stat._replace(owner=self._epoch.id)
     _looked(self, stat, error)
 
 
