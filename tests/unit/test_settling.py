@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from zkcoord.errors import BrokerUnavailable
@@ -23,11 +25,24 @@ def test_it_asks_again_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch)
     assert not answers
 
 
-def test_it_gives_up_with_the_last_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "PAUSE_S", 0.001)
+@pytest.mark.parametrize(("timeout", "gives_up"), [(2.0, 2.0), (60.0, settling.SETTLE_S)])
+def test_it_gives_up_in_time_with_the_last_error(
+    monkeypatch: pytest.MonkeyPatch, timeout: float, gives_up: float
+) -> None:
+    moment = [100.0]
+
+    def sleep(seconds: float) -> None:
+        moment[0] += seconds
+
+    monkeypatch.setattr(settling, "time", SimpleNamespace(monotonic=lambda: moment[0], sleep=sleep))
+    lefts: list[float] = []
 
     def ask(left: float) -> int:
-        raise BrokerUnavailable("nobody there")
+        assert left == pytest.approx(100.0 + timeout - moment[0])
+        lefts.append(left)
+        raise BrokerUnavailable(f"nobody there, try {len(lefts)}")
 
-    with pytest.raises(BrokerUnavailable, match="nobody there"):
-        settling.ask_until_settled(ask, 0.05)
+    with pytest.raises(BrokerUnavailable) as caught:
+        settling.ask_until_settled(ask, timeout)
+    assert str(caught.value) == f"nobody there, try {len(lefts)}"
+    assert gives_up - 2 * settling.PAUSE_S < moment[0] - 100.0 <= gives_up
