@@ -119,7 +119,10 @@ class Acquisition(Waiting[LeaseT]):
             self._trouble(error, self._peek)
             return
         ahead = [c for c in ordering.in_order(names or ()) if self._blocks(c)]
-        if ahead:
+        foreign = self._line.stranger(ahead, names or ())
+        if foreign is not None:
+            self.failed(foreign)
+        elif ahead:
             self._heads = [self._line.path(ahead[0].node)]
             if self._reads and len(ahead) == 1:
                 request = GetData(self._heads[0])

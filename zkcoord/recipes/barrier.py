@@ -20,7 +20,7 @@ from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_name, check_path, join, parent
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.requests import NODE_DELETED, Create, Delete, Exists, Sync
+from zkcoord.zk.requests import NODE_DELETED, Create, Delete, Exists, Stat, Sync
 from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
 from zkcoord.zk.verbs import check_timeout
@@ -141,6 +141,7 @@ class Barrier:
             except NodeMissing:
                 yield from folder(parent(self._path))
             except NodeExists:
+                self._check((yield from read(Exists(self._path))))
                 return
             else:
                 return
@@ -151,14 +152,23 @@ class Barrier:
         except NodeMissing:
             return
         except VersionConflict as error:
-            raise NodeForeign(
-                f"barrier {self.name}: its node has children",
-                hint="another recipe uses this name: choose another one, or another root",
-            ) from error
+            raise self._foreign() from error
+
+    def _check(self, stat: Stat | None) -> None:
+        if stat is not None and stat.children:
+            raise self._foreign()
+
+    def _foreign(self) -> NodeForeign:
+        return NodeForeign(
+            f"barrier {self.name}: its node has children",
+            hint="another recipe uses this name: choose another one, or another root",
+        )
 
     def _look(self) -> Course[bool]:
         yield from read(Sync(self._path))
-        return (yield from read(Exists(self._path))) is not None
+        stat = yield from read(Exists(self._path))
+        self._check(stat)
+        return stat is not None
 
     def _wait(self) -> Course[None]:
         yield from read(Sync(self._path))
@@ -171,6 +181,7 @@ class Barrier:
             except EnsembleUnavailable:
                 yield Pause(PAUSE_S)
                 continue
+            self._check(stat)
             if stat is None or (first and stat.czxid != first):
                 return
             first = stat.czxid

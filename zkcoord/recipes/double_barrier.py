@@ -14,6 +14,7 @@ from zkcoord.recipes.arrival import Admission, Arrival
 from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.steps import PAUSE_S, Course, News, Pause, Steps, Watched, read
+from zkcoord.recipes.strangers import ROUND
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
@@ -27,7 +28,6 @@ from zkcoord.zk.verbs import check_timeout
 
 SIZE_MAX = 1000
 
-_KIND = "p"
 _LABEL_BYTES_MAX = 200
 
 
@@ -96,6 +96,7 @@ class DoubleBarrier:
             WaitTimeout: not enough came in time.
             SessionLost, SessionClosed, SessionFull, AccessDenied.
             LeaseLost: somebody removed the node.
+            NodeForeign: a recipe of another kind uses the folder.
             ConfigError: others wait for another size; a negative or infinite timeout.
             RuntimeError: called inside an event loop; use ``async with barrier.hold()``, or
                 ``await barrier.enter_future()``.
@@ -111,7 +112,8 @@ class DoubleBarrier:
             check_timeout(timeout)
         since = round(time.time(), 3)
         value = Arrived(socket.gethostname(), os.getpid(), self.size, self._label, since)
-        line = Line(self._folder, f"barrier {self.name}", encode_arrived(value), _KIND)
+        said, name = encode_arrived(value), f"barrier {self.name}"
+        line = Line(self._folder, name, said, ROUND, recipe="double barrier")
         return Arrival(self.session.link, line, self.size, timeout, self._admit).begin()
 
     def hold(self, timeout: float | None = None, *, leave_timeout: float | None = None) -> Together:

@@ -104,8 +104,9 @@ class Election:
                 transfer to ``revocation.to`` where that is not empty.
 
         Raises:
-            AcquireTimeout, SessionLost, SessionClosed, SessionFull, AccessDenied, ConfigError: as
-                for a lock. After SessionLost campaign again: the session is renewed by itself.
+            AcquireTimeout, SessionLost, SessionClosed, SessionFull, AccessDenied, NodeForeign,
+            ConfigError: as for a lock. After SessionLost campaign again: the session is renewed
+                by itself.
             TypeError: the data are no bytes.
             RuntimeError: called inside an event loop; use ``async with election.lead()``.
         """
@@ -130,7 +131,7 @@ class Election:
         check_callback(on_position, "on_position")
         check_callback(on_revoke, "on_revoke")
         value = describe(self._label, data, revocable=on_revoke is not None)
-        line = Line(self._folder, f"election {self.name}", value)
+        line = Line(self._folder, f"election {self.name}", value, recipe="election")
 
         def grant(epoch: Epoch, path: str, token: int) -> Leadership:
             link, name = self.session.link, f"election {self.name}"

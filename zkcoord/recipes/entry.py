@@ -17,7 +17,7 @@ Everything runs on the loop, except that `enter` may be called from elsewhere be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from zkcoord.core import ordering
@@ -238,7 +238,7 @@ class Entry:
         else:
             if self._queue is not None:
                 self._queue.seen(self, ordered)
-            self._place(ordering.place(ordered, self._epoch.id, self._request))
+            self._place(ordering.place(ordered, self._epoch.id, self._request), names or ())
 
     def _answered(self, ordered: list[Contender], error: CoordinationError | None) -> None:
         """A create that was sent again is answered, which is ordered behind the first one."""
@@ -336,7 +336,7 @@ class Entry:
 
     # --- in the line ------------------------------------------------------------------------------
 
-    def _place(self, found: Place | None) -> None:
+    def _place(self, found: Place | None, names: Sequence[str] = ()) -> None:
         if found is None:
             self._removed()
             return
@@ -350,10 +350,12 @@ class Entry:
             self._link.discard(self._line.path(stray.node), self._epoch, _ignore)
         if not self.asker.wanted():
             self.leave()
-            return
-        self.asker.placed(found)
-        if self._queue is not None and found.position:
-            self._queue.waits(self)
+        elif (error := self._line.stranger(found.ahead, names)) is not None:
+            self._fail(error)
+        else:
+            self.asker.placed(found)
+            if self._queue is not None and found.position:
+                self._queue.waits(self)
 
     def _wait_for_recount(self, found: Place) -> None:
         self._epoch.hold(self._line.path(found.mine.node), self._room)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from zkcoord.core import ordering
 from zkcoord.core.layouts import Layout
 from zkcoord.core.ordering import Contender, Place
 from zkcoord.errors import CoordinationError, NameRefused
+from zkcoord.recipes.strangers import Recipe, stranger
 from zkcoord.zk.names import join
 
 
@@ -28,6 +29,7 @@ class Line(NamedTuple):
         listed: called when a listing was sent: what is read then flies with it, behind it.
         behind: where something flies with a listing: whether the member of the same session's
             queue that wants in right in front knows enough to do without. None: nothing is needed.
+        recipe: which kind queues up.
     """
 
     folder: str
@@ -39,11 +41,18 @@ class Line(NamedTuple):
     load: str = ""
     listed: Callable[[], object] = _nothing
     behind: Callable[[object], bool] | None = None
+    recipe: Recipe = "lock"
 
     @property
     def silent(self) -> bool:
         """Whether nothing flies with a listing."""
         return self.listed is _nothing
+
+    def stranger(
+        self, ahead: Sequence[Contender], names: Collection[str] = ()
+    ) -> CoordinationError | None:
+        """The error when another kind of recipe uses the folder, see `strangers`."""
+        return stranger(self.recipe, self.name, ahead, names)
 
     def check(self, bound: int) -> None:
         """Refuse a value that a server would not take: it would only drop the link.

@@ -125,6 +125,7 @@ class Lock:
             SessionClosed: the session is not started, closed, or the parent process's.
             SessionFull: the session holds too many bytes of ephemeral paths.
             AccessDenied: the folder's ACL refuses.
+            NodeForeign: a recipe of another kind uses the folder.
             ConfigError: a negative or infinite timeout.
             RuntimeError: called inside an event loop; use ``async with lock.hold()``, or
                 ``await lock.acquire_future()``.

@@ -30,7 +30,7 @@ from zkcoord.errors import (
     NodeMissing,
 )
 from zkcoord.recipes.line import Line
-from zkcoord.recipes.multi_line import MultiAsker, Seat, make_all, refusal
+from zkcoord.recipes.multi_line import MultiAsker, Seat, first_stranger, make_all, refusal
 from zkcoord.recipes.recount import Recount
 from zkcoord.recipes.retrying import ask_again
 from zkcoord.recipes.search import Search
@@ -85,6 +85,7 @@ class MultiEntry:
         self._seats = [Seat(self, index, key) for index in range(len(lines))]
         self._queues: list[SharedQueue] = []  # while it is in them, or about to be
         self._places: dict[int, Place | None] = {}
+        self._foreign: CoordinationError | None = None
         self._inside = False
         self._created: list[str] = []
         self._tokens: dict[str, int] = {}
@@ -93,6 +94,7 @@ class MultiEntry:
 
     def enter(self) -> None:
         """Send the multi and the listings in one flight."""
+        self._left = False
         try:
             self._epoch.reserve(self._prefixes[0], sum(self._rooms))
         except CoordinationError as error:
@@ -160,8 +162,7 @@ class MultiEntry:
                 Search(self._link, self._epoch, folder, self._request, 0 if path else room)
             elif not path:
                 self._epoch.unreserve(room)
-        known = [path for path in self.mine if path]
-        if known:
+        if known := [path for path in self.mine if path]:
             discard_all(self._link, known, self._epoch, _ignore)
 
     def _over(self) -> bool:
@@ -217,6 +218,7 @@ class MultiEntry:
     def _listed(self, index: int, names: list[str] | None, error: CoordinationError | None) -> None:
         if error is None or isinstance(error, NodeMissing):
             self._listings[index] = ordering.in_order(names or ())
+            self._foreign = self._foreign or self._lines[index].stranger((), names or ())
         else:
             self._unlisted = error
         if error is None:
@@ -296,6 +298,10 @@ class MultiEntry:
             self._removed()
 
     def _get_ahead(self, places: list[Place]) -> None:
+        error = self._foreign or first_stranger(self._lines, places)
+        if error is not None:
+            self._fail(error)
+            return
         self._inside = True
         self._asker.entered(places)
         for queue, seat, place in zip(self._queues, self._seats, places, strict=False):
@@ -308,11 +314,7 @@ class MultiEntry:
         discard_all(self._link, self.mine, self._epoch, _ignore)
         self.mine, self._created = [""] * len(self._lines), []
         folders = [line.folder for line in self._lines]
-        Recount(self._link, self._epoch, folders, self._asker.wanted, self._return)
-
-    def _return(self) -> None:
-        self._left = False
-        self.enter()
+        Recount(self._link, self._epoch, folders, self._asker.wanted, self.enter)
 
     def _keep(self, paths: list[str]) -> None:
         """These nodes are ours, where none is known yet."""

@@ -95,3 +95,12 @@ def refusal(
         if isinstance(result, int) and result not in ROLLED_BACK:
             return from_code(result, f"{verb} {link.relative(line.folder)}")
     return None
+
+
+def first_stranger(lines: Sequence[Line], places: Sequence[Place]) -> CoordinationError | None:
+    """The error when another kind of recipe uses one of the folders."""
+    for line, place in zip(lines, places, strict=True):
+        error = line.stranger(place.ahead)
+        if error is not None:
+            return error
+    return None

@@ -148,6 +148,7 @@ class MultiLock:
             SessionClosed: the session is not started, closed, or the parent process's.
             SessionFull: the session holds too many bytes of ephemeral paths.
             AccessDenied: a folder's ACL refuses.
+            NodeForeign: a recipe of another kind uses the folder.
             ConfigError: a negative or infinite timeout.
             RuntimeError: called inside an event loop; use ``async with locks.hold()``, or
                 ``await locks.acquire_future()``.

@@ -57,6 +57,7 @@ class PermitAcquisition(Waiting[PermitLease]):
             load=permits.load(asked.weight),
             listed=self._read_limit,
             behind=self._comes_behind,
+            recipe="semaphore",
         )
         self._waiter = Waiter(asked.weight)
         self._entry: Entry | None = None
@@ -106,6 +107,10 @@ class PermitAcquisition(Waiting[PermitLease]):
         step = Step.GRANT
         if value:
             queue = ordering.in_order(names)
+            foreign = self._line.stranger(queue, names)
+            if foreign is not None:
+                self.failed(foreign)
+                return
             self._heads = [self._line.path(one.node) for one in queue[:1]]
             step = self._waiter.placed(queue, limit)
         if step is Step.GRANT:

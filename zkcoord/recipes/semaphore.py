@@ -145,7 +145,8 @@ class Semaphore:
             LimitMismatch: another limit is stored than this program names, or none is and it
                 names none.
             LimitExceeded: the weight is above the limit, from the start or after a resize.
-            NodeForeign: the folder holds something else than a limit.
+            NodeForeign: the folder holds something else than a limit, or a recipe of another kind
+                uses it.
             SessionLost: the session was lost while waiting.
             SessionClosed: the session is not started, closed, or the parent process's.
             SessionFull: the session holds too many bytes of ephemeral paths.

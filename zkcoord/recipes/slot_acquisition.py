@@ -117,7 +117,7 @@ class SlotAcquisition(Waiting[SlotLease]):
         self._ask(watch=False)  # in the same flight: it may be our turn already
 
     def _queue_up(self) -> None:
-        line = Line(self._folder, self._name, describe(self._label))
+        line = Line(self._folder, self._name, describe(self._label), recipe="pool")
 
         def turn(epoch: Epoch, path: str, token: int) -> _Turn:
             return _Turn(self._link, epoch, path=path, name=self._name, token=token)
