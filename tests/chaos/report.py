@@ -45,6 +45,7 @@ def beside(before: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     outcomes = {(o["story"], o["subject"]): o for o in before["outcomes"] + result["outcomes"]}
     return before | {
         "seconds": before["seconds"] + result["seconds"],
+        "apart": before.get("apart", 0) + len(result["outcomes"]),
         "outcomes": sorted(outcomes.values(), key=lambda o: str(o["story"])),
     }
 
@@ -75,4 +76,6 @@ def write_page(path: Path) -> None:
     tail = rest.split(END)[1]
     told = len(result["outcomes"])
     note = f"{told} stories in {result['seconds'] / 60:.0f} minutes, seed {result['seed']}."
+    if apart := result.get("apart"):
+        note += f" {apart} of them were told after the others, on their own."
     PAGE.write_text(f"{head}{BEGIN}\n{table(result)}\n\n{note}\n{END}{tail}", encoding="utf-8")
