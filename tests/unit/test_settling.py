@@ -12,7 +12,11 @@ from zkcoord.kafka import settling
 
 def test_it_asks_again_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "PAUSE_S", 0.001)
-    answers = [BrokerUnavailable("no leader"), BrokerUnavailable("no leader"), 7]
+    answers: list[BrokerUnavailable | int] = [
+        BrokerUnavailable("no leader"),
+        BrokerUnavailable("no leader"),
+        7,
+    ]
 
     def ask(left: float) -> int:
         assert 0 < left <= 5
