@@ -99,7 +99,8 @@ class Entry:
         exclusive = self._line.kind == ordering.EXCLUSIVE
         alone = self._queue is None or self._queue.must_list(self, exclusive=exclusive)
         self._vacancy = left = self._epoch.vacancies.take(self._line.folder)
-        if alone and exclusive and self._line.silent:
+        lone = self._line.silent and self._line.recipe != "pool"  # its slots are read along
+        if alone and exclusive and lone:
             alone = not (self._fresh or (left is not None and left.expected))
         self._fresh = False
         if alone:
