@@ -74,9 +74,9 @@ def _look_instead_of_writing_again(self: Entry) -> None:
 _again = Entry._again
 
 
-def _keep_strays(self: Entry, names: list[str]) -> None:
+def _keep_strays(self: Entry, *how: Any) -> None:
     with mock.patch.object(self._link, "discard"):
-        _place(self, names)
+        _place(self, *how)
 
 
 _place = Entry._place

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import queue
 import random
@@ -90,6 +91,7 @@ class Contender:
         self._busy = threading.Event()
         self._leaving = threading.Event()
         self._work: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
+        logging.getLogger("zkcoord").addHandler(_Blunders(self._journal))
         for run in (self._serve, self._believe, self._ask):
             threading.Thread(target=run, daemon=True).start()
         self._journal.write(
@@ -296,6 +298,19 @@ def _resident_kib() -> int:
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") >> 10
+
+
+class _Blunders(logging.Handler):
+    """A mutant that does not fit the code any more convicts nobody: the story says so."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(logging.ERROR)
+        self._journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, (AssertionError, AttributeError, LookupError, NameError, TypeError)):
+            self._journal.write("claim", text=f"story: {type(error).__name__} {error}")
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def look_instead_of_writing() -> None:
         found = ordering.place(ordering.in_order(names or []), self._epoch.id, self._request)
         if found is not None:
             self._refused = None
-            self._place(names)
+            self._place(found)
             return
         self._number = self._epoch.request()
         self._request = ordering.encode_request(self._number)
