@@ -41,7 +41,9 @@ class SessionConfig:
         margin_s: how long before the server's earliest possible expiry a lease stops being
             believed. Covers clock drift, the time to stop work, and that a follower tells the
             leader only every half tick of ZooKeeper (1 s by default) whom it has heard. None takes
-            1.5 s, or a sixth of a shorter `timeout_s`.
+            1.5 s, or a quarter of a session timeout below 6 s: servers grant two ticks at least,
+            so it is never less than half a tick of up to 3 s (with their ``minSessionTimeout``
+            left as it is).
         connect_timeout_s: how long `start` waits for the first connection.
         ephemeral_bytes_max: bound on the bytes of ephemeral paths of this session, chroot
             included. See :class:`~zkcoord.errors.SessionFull`.
@@ -88,7 +90,7 @@ class SessionConfig:
             "SessionConfig",
             (0 < self.timeout_s <= 3600, "timeout_s: must be within 0 and 3600"),
             (
-                0 < self.margin < self.timeout_s / 3,
+                0 < self.margin(self.timeout_s) < self.timeout_s / 3,
                 "margin_s: must be above 0 and below a third of timeout_s",
             ),
             (0 < self.connect_timeout_s <= 3600, "connect_timeout_s: must be within 0 and 3600"),
@@ -122,12 +124,11 @@ class SessionConfig:
             names.append(f"the digest user {self.digest.username!r}")
         return " and ".join(names) or ANONYMOUS
 
-    @property
-    def margin(self) -> float:
-        """`margin_s`, or what stands for None."""
+    def margin(self, timeout: float) -> float:
+        """`margin_s`, or what stands for None when servers granted `timeout` seconds."""
         if self.margin_s is not None:
             return self.margin_s
-        return min(1.5, self.timeout_s / 6)
+        return min(1.5, timeout / 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

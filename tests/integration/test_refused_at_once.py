@@ -66,7 +66,9 @@ CALLBACKS: dict[str, Callable[[Session, Any], object]] = {
 REQUIRED = {"leaders", "members", "metrics", "states", "loss", "what a leader does"}
 
 
-@pytest.mark.parametrize("wrong", [5, "print", coroutine, Caller()], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [5, "print", coroutine, Caller()], ids=["number", "text", "async", "async object"]
+)
 @pytest.mark.parametrize("site", CALLBACKS)
 def test_what_cannot_be_called_back_is_refused(session: Session, site: str, wrong: object) -> None:
     with pytest.raises(TypeError, match=r"must be a|is async"):

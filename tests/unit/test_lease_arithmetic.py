@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zkcoord.config import SessionConfig
 from zkcoord.core.lease import Belief, valid_until
 
 moments = st.floats(min_value=0, max_value=1e6, allow_nan=False)
@@ -86,3 +87,14 @@ def test_the_end_is_told() -> None:
     belief = Belief(0.0, 10.0, 0.5)
     belief.end()
     assert belief.over(0.0)
+
+
+@given(ticks=st.floats(2, 20), tick=st.floats(0.1, 3.0))
+def test_the_margin_covers_half_a_tick(ticks: float, tick: float) -> None:
+    """Servers grant two ticks at least, and a follower tells the leader every half tick."""
+    assert SessionConfig().margin(ticks * tick) >= tick / 2 * 0.999999
+
+
+def test_the_margin_follows_what_was_granted() -> None:
+    assert [SessionConfig().margin(timeout) for timeout in (2, 4, 10, 40)] == [0.5, 1.0, 1.5, 1.5]
+    assert SessionConfig(margin_s=0.3).margin(40) == 0.3

@@ -177,7 +177,7 @@ class Link(Homebound):
         """A link stands."""
         epoch = self._acking
         if epoch is None or epoch.id != session:
-            belief = Belief(sent, timeout, self.config.margin)
+            belief = Belief(sent, timeout, self.config.margin(timeout))
             epoch = Epoch(session, belief, self.dispatcher, self.config.ephemeral_bytes_max)
             self._acking = epoch
         else:
