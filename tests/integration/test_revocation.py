@@ -99,7 +99,7 @@ def test_listening_costs_one_read_after_the_grant(session: Session) -> None:
     session.link._connection.submit = spy
     lease = lock.acquire(timeout=5, on_revoke=lambda _: None)
     lease.release(timeout=5)
-    assert sent == ["create", "children", "watch", "delete"]
+    assert sent == ["create", "watch", "delete"]
 
 
 def test_all_readers_are_asked_and_no_waiter(session: Session, other: Session) -> None:
