@@ -9,7 +9,7 @@ from frame_relay import Frame, FrameRelay
 from kazoo.client import KazooClient
 
 from zkcoord.core import counting
-from zkcoord.errors import EnsembleUnavailable, OutcomeUnknown
+from zkcoord.errors import EnsembleUnavailable, OutcomeUnknown, VersionConflict
 from zkcoord.local import Proxy
 from zkcoord.recipes import Counter, FastCounter
 from zkcoord.zk import Session
@@ -46,6 +46,24 @@ class Loser:
 def losing(zookeeper: str) -> Iterator[tuple[Loser, Session, str]]:
     with FrameRelay(zookeeper) as relay, Session(relay.address, timeout=10) as session:
         yield Loser(relay), session, "/" + zookeeper.split("/")[1]
+
+
+def test_a_lost_answer_does_not_give_out_the_number_of_those_who_came_after(
+    zookeeper: str, other: Session
+) -> None:
+    with losing(zookeeper) as (loser, session, root):
+        ours, theirs = Counter(session, f"{root}/c"), Counter(other, "/c")
+        loser.losses = 1
+        loser.before_cut = lambda: theirs.add(10)  # type: ignore[assignment,return-value]
+        assert ours.add() == 1
+        assert ours.add() == 12
+        seen = ours.read()
+        loser.losses = 1
+        loser.before_cut = lambda: theirs.add(100)  # type: ignore[assignment,return-value]
+        mine = ours.compare_and_set(seen, 50)
+        assert (mine.number, theirs.get()) == (50, 150)
+        with pytest.raises(VersionConflict):
+            ours.compare_and_set(mine, 51)
 
 
 def test_a_lost_answer_counts_once(zookeeper: str, other: Session) -> None:

@@ -39,7 +39,7 @@ _MARK_BYTES = 6
 
 
 class Written(NamedTuple):
-    """The end of one try: what stands there now, and whether it is our write."""
+    """The end of one try: what we wrote, or, when it is not done, what stands there instead."""
 
     done: bool
     tally: Tally
@@ -112,7 +112,7 @@ class Register:
         while True:
             wrote, found = yield Flight(write, GetData(self._path))
             if not isinstance(wrote, CoordinationError):
-                return Written(True, read_tally(self._name, value, tally.next_version))
+                return Written(True, self._ours(value, tally))
             if isinstance(wrote, (LinkDropped, SessionLost)):
                 unsure = unsure or not isinstance(wrote, LinkDropped) or wrote.sent
             elif isinstance(wrote, EnsembleUnavailable):
@@ -121,9 +121,14 @@ class Register:
             elif isinstance(wrote, NodeMissing) and tally.missing:
                 yield from folder(parent(self._path))
             elif isinstance(wrote, (VersionConflict, NodeExists, NodeMissing)):
-                return (yield from self._refused(found, tally.next_version, mark, unsure))
+                seen = yield from self._refused(found, tally.next_version, mark, unsure)
+                # What stands there now may be others' work already: ours is what we wrote.
+                return Written(True, self._ours(value, tally)) if seen.done else seen
             else:
                 raise wrote
+
+    def _ours(self, value: bytes, replaced: Tally) -> Tally:
+        return read_tally(self._name, value, replaced.next_version)
 
     def _write(self, tally: Tally, value: bytes) -> Request:
         if tally.missing:
