@@ -52,6 +52,25 @@ def test_of_two_who_declare_at_once_the_first_counts(session: Session, other: Se
     until(lambda: len(queue(other)) == 1)
 
 
+def test_a_try_declares_its_limit_again_when_the_folder_goes_after_its_look(
+    session: Session, other: Session
+) -> None:
+    """As the server removes a folder in which nobody is."""
+    jobs(session, 2).acquire(timeout=5).release(timeout=5)
+    submit, removed = session.link._connection.submit, []
+
+    def remove(call: Call) -> None:
+        if call.what.startswith("create") and not removed:
+            removed.append(other.nodes.delete(FOLDER))
+        submit(call)
+
+    session.link._connection.submit = remove  # type: ignore[method-assign]
+    lease = jobs(session, 2).acquire(timeout=0)
+    assert removed
+    assert other.nodes.get(FOLDER)[0] == b'{"permits":2}'
+    lease.release(timeout=5)
+
+
 def test_a_weight_above_the_limit_is_refused(session: Session) -> None:
     for timeout in (5, 0):
         with pytest.raises(LimitExceeded, match="a weight of 3 can never be granted") as caught:

@@ -153,7 +153,9 @@ class PermitAcquisition(Waiting[PermitLease]):
         return stat.mzxid < token or stat.mzxid == self._limit_zxid
 
     def _understand(self, value: bytes) -> Limit | None:
-        limit = understand(self._asked.name, value, self._declared)
+        # A folder may be made anew after a try has looked at the one before: then ours counts.
+        declared = self._declared if value else self._asked.permits
+        limit = understand(self._asked.name, value, declared)
         if isinstance(limit, CoordinationError):
             self.failed(limit)
             return None
