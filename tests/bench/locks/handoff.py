@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from kazoo.client import KazooClient
 
 from tests.bench.locks import wire
-from tests.bench.locks.measuring import Goal, Row, Series, kazoo_client, servers, taking_turns
+from tests.bench.locks.measuring import (
+    Goal,
+    Row,
+    Series,
+    kazoo_client,
+    servers,
+    taking_turns,
+    wait_until,
+)
 from tests.bench.locks.rivals import EtcdClient, curator, where_it_runs
+from tests.bench.locks.sides import FarSide, Side, two_sides
 from tests.bench.locks.uncontended import etcd_beside
 from zkcoord import Lock, Session
 
 FLOOR = "floor: delete + event + read"
 LINE = 8
 IDLE_S = 0.02  # before each hand-off, for everybody: caches and cores are as cold
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def in_a_pair(one: Session, two: Session) -> Series:
@@ -46,29 +47,39 @@ def in_a_pair(one: Session, two: Session) -> Series:
     return lambda count: [once() for _ in range(count)]
 
 
-def in_a_line(sessions: list[Session]) -> Series:
-    """A line of sessions: each listed others in front, so a hand-off reads once."""
+def in_a_line(near: Side, far: FarSide) -> Series:
+    """A line of sessions of two processes by turns, as a fleet has them: each listed others in
+    front, so a hand-off reads once."""
+
+    def ask(place: int) -> None:
+        if place % 2:
+            far.send("ask", place // 2)
+            far.take()
+        else:
+            near.ask(place // 2)
+
+    def hand_on(place: int) -> float:
+        """The one in front releases; how long until this one has it, in milliseconds."""
+        mine, other = place // 2, (place - 1) // 2
+        if place % 2:
+            far.send("granted", mine)
+            time.sleep(IDLE_S)
+            begun = near.release(other)
+            stamp = far.take()
+        else:
+            time.sleep(IDLE_S)
+            far.send("release", other)
+            stamp = near.granted(mine)
+            begun = far.take()
+        return (stamp - begun) * 1000
 
     def once() -> list[float]:
-        locks = [Lock(session, "line") for session in sessions]
-        leases = [locks[0].acquire(timeout=30)]
-        futures = []
-        stamps: list[float] = []
-        for session, lock in zip(sessions[1:], locks[1:], strict=True):
-            futures.append(lock.acquire_future(timeout=30))
-            futures[-1].on_done(lambda: stamps.append(time.perf_counter()))
-            wait_until(lambda seen=session: len(seen.link.watches) == 1)
-        time.sleep(IDLE_S)
-        taken = []
-        for place, future in enumerate(futures):
-            begun = time.perf_counter()
-            leases[-1].release()
-            leases.append(future.wait())
-            if place:  # the first waits in a pair, see there
-                taken.append((stamps[place] - begun) * 1000)
-            time.sleep(IDLE_S)
-        leases[-1].release(timeout=30)
-        return taken
+        for place in range(LINE):
+            ask(place)
+        taken = [hand_on(place) for place in range(1, LINE)]
+        far.send("release", (LINE - 1) // 2)
+        far.take()
+        return taken[1:]  # the first waits in a pair, see there
 
     def series(count: int) -> list[float]:
         taken: list[float] = []
@@ -127,13 +138,14 @@ def hand_off() -> Row:
     notes: list[str] = []
     with ExitStack() as stack:
         hosts = stack.enter_context(servers(1)).zookeeper
-        sessions = [stack.enter_context(Session(hosts, timeout=10)) for _ in range(LINE)]
+        sessions = [stack.enter_context(Session(hosts, timeout=10)) for _ in range(2)]
+        sides = stack.enter_context(two_sides(hosts, "line", LINE // 2))
         bare = [stack.enter_context(wire.Wire(hosts)) for _ in range(2)]
         clients = [stack.enter_context(kazoo_client(hosts)) for _ in range(2)]
         works = {
             FLOOR: floor(*bare),
-            "zkcoord": in_a_line(sessions),
-            "zkcoord, one waiter": in_a_pair(*sessions[:2]),
+            "zkcoord": in_a_line(*sides),
+            "zkcoord, one waiter, one process": in_a_pair(*sessions),
             "kazoo": kazoos(*clients),
         }
         with where_it_runs(notes):
@@ -144,7 +156,7 @@ def hand_off() -> Row:
         etcd = stack.enter_context(etcd_beside(1, notes))
         if etcd is not None:
             works["etcd"] = stack.enter_context(EtcdClient(etcd)).hand_offs
-        spreads = taking_turns(works, 25, warm_up=25, rounds=4)
+        spreads = taking_turns(works, 25, warm_up=25, rounds=8)
     what = "from the release in one session to the grant in another, one local server"
     row = Row("hand-off", what, "ms", spreads, notes=notes)
     share = spreads["zkcoord"].p50 / spreads[FLOOR].p50

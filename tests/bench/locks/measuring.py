@@ -102,6 +102,14 @@ def taking_turns(
     return {name: Spread.of(values) for name, values in found.items()}
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait, for half a minute at most, and cheaply."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 @contextmanager
 def kazoo_client(hosts: str) -> Iterator[KazooClient]:
     client = KazooClient(hosts, timeout=10)
