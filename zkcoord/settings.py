@@ -34,12 +34,15 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zkcoord.config import DigestConfig, KafkaConfig, SaslConfig, SessionConfig, TlsConfig
 from zkcoord.errors import ConfigError, StackError
+
+if TYPE_CHECKING:
+    from zkcoord.local.serving import Serving
 
 PREFIX = "ZKCOORD_"
 FILE_BYTES_MAX = 1024 * 1024
@@ -73,8 +76,8 @@ _DEFAULTS: dict[str, str] = {
 Values = dict[str, tuple[str, str]]
 """Key to (value, where it came from)."""
 
-Finder = Callable[[], tuple[str, ...] | None]
-"""Gives (zookeeper, kafka) of the running local stack, its name behind them unless default."""
+Finder = Callable[[], "Serving | None"]
+"""Gives the servers of the running local stack."""
 
 LOCAL = "local stack"
 """How the origin of a value begins that a local stack gave without being named."""
@@ -93,6 +96,7 @@ class Settings:
         session: configuration of ZooKeeper sessions.
         origin: for each key that has a value: where it came from, in words.
         warnings: what is questionable, such as a secret that others can read.
+        broken: by ``zookeeper`` and ``kafka``: why these do not serve, as far as that is known.
     """
 
     context: str | None = None
@@ -102,15 +106,20 @@ class Settings:
     session: SessionConfig = field(default_factory=SessionConfig)
     origin: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    broken: Mapping[str, StackError] = field(default_factory=dict)
 
     def need_zookeeper(self) -> str:
-        """The connect string, or ConfigError that says how to give one."""
+        """The connect string; ConfigError says how to give one, StackError that it has ended."""
+        if "zookeeper" in self.broken:
+            raise self.broken["zookeeper"]
         if self.zookeeper is None:
             raise _nothing_names("ZooKeeper", "zookeeper", "host:2181/path")
         return self.zookeeper
 
     def need_kafka(self) -> KafkaConfig:
-        """How to reach Kafka, or ConfigError that says how to name it."""
+        """How to reach Kafka; ConfigError says how to name it, StackError that it has ended."""
+        if "kafka" in self.broken:
+            raise self.broken["kafka"]
         if self.kafka is None:
             raise _nothing_names("Kafka", "kafka", "host:9092")
         return self.kafka
@@ -141,9 +150,13 @@ def load_settings(
     document = _read_file(path, must_exist=bool(env.get(PREFIX + "CONFIG")))
     chosen = context or env.get(PREFIX + "CONTEXT") or document.get("context") or None
     from_file: Values = {}
+    stack: Serving | None = None
     if chosen is not None:
         if str(chosen).startswith(LOCAL_CONTEXT):
-            from_file = _named_stack(str(chosen))
+            from zkcoord.local import serving
+
+            stack = serving.named(str(chosen))
+            from_file = _from_stack(stack, f"context '{chosen}'")
         else:
             from_file = _read_context(document, str(chosen), path)
             _check_secrets_in(path, from_file, warnings)
@@ -157,10 +170,15 @@ def load_settings(
     for rank in reversed(ranks):
         values.update(rank)
     if "zookeeper" not in values and "kafka" not in values:
-        values.update(_from_local(find_local or _running_stack))
+        from zkcoord.local import serving
+
+        stack = (find_local or serving.unnamed)()
+        values.update(_from_stack(stack))
+    broken = _broken(stack, values)
     for key, text in _DEFAULTS.items():
         values.setdefault(key, (text, "default"))
-    return _build(values, str(chosen) if chosen is not None else None, warnings)
+    settings = _build(values, str(chosen) if chosen is not None else None, warnings)
+    return replace(settings, broken=broken)
 
 
 def settings_path(environment: Mapping[str, str] | None = None) -> Path:
@@ -249,44 +267,21 @@ def _nearest(key: str, names: tuple[str, ...]) -> str:
     return f" (nearest known: '{near[0]}')" if near else ""
 
 
-def _from_local(find: Finder) -> Values:
-    found = find()
-    if found is None:
-        return {}
-    zookeeper, kafka, *name = found
-    origin = f"{LOCAL} {name[0]!r}" if name else LOCAL
-    return {"zookeeper": (zookeeper, origin), "kafka": (kafka, origin)}
-
-
-def _running_stack() -> tuple[str, ...] | None:
-    """The stack called default, or the only one that runs."""
-    from zkcoord.local import find_running, running
-
-    stack = find_running()
-    if stack is not None:
-        return stack.zookeeper, stack.kafka
-    others = running.alive()
-    stack = find_running(others[0]) if len(others) == 1 else None
-    return None if stack is None else (stack.zookeeper, stack.kafka, stack.name)
-
-
-def _named_stack(context: str) -> Values:
-    """The servers of the local stack that a context ``local:NAME`` names."""
-    from zkcoord.local import find_running, running
-
-    name = context.removeprefix(LOCAL_CONTEXT)
-    try:
-        stack = find_running(name)
-    except StackError as error:
-        raise ConfigError(f"context '{context}': {error.args[0]}", hint=error.hint) from error
+def _from_stack(stack: Serving | None, origin: str = "") -> Values:
     if stack is None:
-        others = ", ".join(running.alive()) or "none"
-        raise ConfigError(
-            f"context '{context}': no local stack named {name!r} runs (running: {others})",
-            hint=f"start it: zkcoord local up --name {name}",
-        )
-    origin = f"context '{context}'"
+        return {}
+    origin = origin or (f"{LOCAL} {stack.name!r}" if stack.name else LOCAL)
     return {"zookeeper": (stack.zookeeper, origin), "kafka": (stack.kafka, origin)}
+
+
+def _broken(stack: Serving | None, values: Values) -> dict[str, StackError]:
+    """Why servers of a local stack do not serve, of those that were taken from there."""
+    found = {} if stack is None else stack.broken
+    return {
+        key: error
+        for key, error in found.items()
+        if values[key][1].startswith((LOCAL, f"context '{LOCAL_CONTEXT}"))
+    }
 
 
 def _check_secrets_in(path: Path, values: Values, warnings: list[str]) -> None:

@@ -19,12 +19,12 @@ class ExitCode(IntEnum):
     USAGE = 2  # the command line makes no sense
     CONFIGURATION = 3  # settings, a topic or a queue are configured in a way that cannot work
     CANNOT_CONNECT = 4  # ZooKeeper, Kafka or the local stack do not answer
-    NOT_FOUND = 5  # the thing named is not there
+    NOT_FOUND = 5  # the thing named is not there, or a task that is to be cancelled has ended
     TIMED_OUT = 6  # it did not happen in time: not acquired, no result yet, outcome unknown
     LOST = 7  # a lease, a session, leadership or records were lost
     REFUSED = 8  # not allowed, too large, there already, or it needs --yes
     TASK_FAILED = 9  # the task ended without success
-    REJECTED = 10  # admission said no for now; try again after the time it names
+    REJECTED = 10  # nothing was done: not now, or its condition no longer holds; look, try again
     FAULTS_FOUND = 11  # doctor found something that does not work
     INTERRUPTED = 130  # Ctrl-C
     READER_GONE = 141  # whoever read the output went away before its end, as in `| head -1`

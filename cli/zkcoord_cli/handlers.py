@@ -64,9 +64,9 @@ def _override(queue: Queue, settings: Settings) -> None:
     if settings.zookeeper is not None and not settings.origin.get("zookeeper", "").startswith(
         LOCAL
     ):
-        queue.zookeeper = settings.zookeeper
+        queue.zookeeper = settings.need_zookeeper()
     if settings.kafka is not None and not settings.origin.get("kafka", "").startswith(LOCAL):
-        queue.kafka = settings.kafka
+        queue.kafka = settings.need_kafka()
     if settings.origin.get("session_timeout_s", "default") != "default":
         queue.session_config = settings.session
 

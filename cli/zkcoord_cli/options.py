@@ -84,7 +84,10 @@ def open_inspector(settings: Settings) -> Inspector:
     from zkcoord.inspector import Inspector
 
     return Inspector(
-        zookeeper=settings.zookeeper, kafka=settings.kafka, session_config=settings.session
+        zookeeper=settings.zookeeper,
+        kafka=settings.kafka,
+        session_config=settings.session,
+        broken=settings.broken,
     )
 
 

@@ -72,7 +72,7 @@ def test_arguments_too_long_for_the_system(run: Any) -> None:
             "--permits 4: semaphore gpus has 3\n  try:",
         ),
         ("run new --permits 0 -- true", 3, "--permits 0: semaphore new has no number"),
-        ("run gpus --permits 0 --weight 4 -- true", 125, "--weight 4: semaphore gpus has only 3"),
+        ("run gpus --permits 0 --weight 4 -- true", 3, "--weight 4: semaphore gpus has only 3"),
         ("run gpus --permits 3 --weight 4 -- true", 2, "--weight: not more than --permits"),
         ("run gpus --permits 1000001 -- true", 2, "'--permits': 1000001 is not in the range"),
         ("run a --zookeeper a:1//b -- true", 3, "zookeeper 'a:1//b': path '//b'"),

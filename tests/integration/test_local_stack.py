@@ -139,6 +139,50 @@ def test_a_half_dead_stack_is_explained_and_down_clears_it(private: Path) -> Non
     assert all(is_gone(server["pid"]) for server in up["servers"])
 
 
+def test_without_its_broker_zookeeper_serves_and_the_hint_keeps_the_data(private: Path) -> None:
+    data = private / "my data"
+    started = zkcoord("local", "up", "--data", str(data))
+    assert f"zkcoord local up --data '{data}'" in started.stderr
+    up = document("local", "status")
+    assert zkcoord("node", "set", "/kept", "here", "--create").returncode == 0
+    os.kill(up["servers"][1]["pid"], signal.SIGKILL)
+
+    def noticed() -> bool:
+        described = running.read("default")
+        return described is not None and bool(described.dead)
+
+    until(noticed)
+    assert "here" in zkcoord("node", "get", "/kept").stdout
+    for words in (
+        ("lock", "run", "a", "--", "true"),
+        ("lock", "list"),
+        ("member", "list", "/somebody"),
+        ("semaphore", "list"),
+        ("pool", "list"),
+        ("election", "list"),
+    ):
+        ran = zkcoord(*words)
+        assert (ran.returncode, "half dead" in ran.stderr) == (0, False), (words, ran.stderr)
+    needs_kafka = zkcoord("task", "submit", "mail", "mail.send")
+    assert needs_kafka.returncode == 4
+    assert "half dead: broker-1" in needs_kafka.stderr
+    assert "half dead: broker-1" in zkcoord("config", "show").stderr
+    hint = needs_kafka.stderr.rpartition("run: ")[2].strip()
+    assert hint == f"zkcoord local down && zkcoord local up --data '{data}'"
+    assert document("local", "down")["ran"] is True
+    again = document("local", "up", "--data", str(data))
+    assert (again["zookeeper"], again["kafka"]) == (up["zookeeper"], up["kafka"])
+    assert "here" in zkcoord("node", "get", "/kept").stdout
+    # Killed with its supervisor and never taken down: `up` goes on with the same data.
+    os.kill(again["pid"], signal.SIGKILL)
+    until(lambda: not running.is_locked("default"))
+    for server in again["servers"]:
+        until(lambda pid=server["pid"]: is_gone(pid))
+    assert document("local", "up")["data"] == str(data)
+    stopped = zkcoord("local", "down")
+    assert f"start it again with: zkcoord local up --data '{data}'" in stopped.stderr
+
+
 def test_a_taken_port_is_explained(private: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

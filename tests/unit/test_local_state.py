@@ -12,11 +12,14 @@ from zkcoord.errors import StackError
 from zkcoord.local import background, logfiles, paths, ports, running
 from zkcoord.local.folder import DataFolder
 from zkcoord.local.running import RunningServer, RunningStack
+from zkcoord.settings import load_settings
 
 
 @pytest.fixture(autouse=True)
 def homes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for variable in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+    for variable in ("ZKCOORD_ZOOKEEPER", "ZKCOORD_KAFKA", "ZKCOORD_CONTEXT", "ZKCOORD_CONFIG"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
 
 
@@ -54,6 +57,70 @@ def test_a_half_dead_stack_is_explained(tmp_path: Path) -> None:
         with pytest.raises(StackError, match=r"half dead: broker-1 ended with status -9") as caught:
             running.find_running()
     assert "zkcoord local down" in caught.value.hint
+
+
+def test_what_restarts_a_stack_names_its_folder_and_its_counts(tmp_path: Path) -> None:
+    stack = described(tmp_path, name="spare", data=str(tmp_path / "my data"))
+    one = stack.servers[0]
+    three = tuple(dataclasses.replace(one, name=f"broker-{number}") for number in (1, 2, 3))
+    assert running.up_command(stack) == (
+        f"zkcoord local up --name spare --data '{tmp_path}/my data'"
+    )
+    whole = dataclasses.replace(stack, servers=three)
+    assert "--name spare --brokers 3 --data" in running.up_command(whole)
+    usual = dataclasses.replace(stack, name="default", data=str(paths.data_dir("default")))
+    assert running.up_command(usual) == "zkcoord local up"
+    with running.lock("spare"):
+        running.write(dataclasses.replace(stack, servers=(dataclasses.replace(one, ended=-9),)))
+        with pytest.raises(StackError) as caught:
+            running.find_running("spare")
+        with pytest.raises(StackError, match="half dead"):
+            background.up(name="spare")
+    assert caught.value.hint == (
+        f"run: zkcoord local down --name spare && {running.up_command(stack)}"
+    )
+    with pytest.raises(StackError) as caught:
+        background.look("spare")
+    assert caught.value.hint.endswith(running.up_command(stack))
+
+
+def test_a_running_stack_is_stopped_by_its_name(tmp_path: Path) -> None:
+    with running.lock("spare"):
+        running.write(described(tmp_path, name="spare"))
+        with pytest.raises(StackError) as caught:
+            background.up(name="spare", brokers=3)
+    assert "`zkcoord local down --name spare`" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("dead", "broken"),
+    [
+        (["broker-1"], {"kafka"}),
+        (["zookeeper-1"], set()),
+        (["zookeeper-1", "zookeeper-2"], {"zookeeper"}),
+        (["zookeeper-1", "zookeeper-3", "broker-1"], {"zookeeper", "kafka"}),
+    ],
+)
+def test_what_serves_of_a_half_dead_stack(
+    tmp_path: Path, dead: list[str], broken: set[str]
+) -> None:
+    titles = ("zookeeper-1", "zookeeper-2", "zookeeper-3", "broker-1")
+    servers = tuple(
+        RunningServer(title, "127.0.0.1:9", 1, "log", ended=-9 if title in dead else None)
+        for title in titles
+    )
+    with running.lock("default"):
+        running.write(described(tmp_path, servers=servers))
+        for found in (load_settings(), load_settings(context="local:default")):
+            assert found.broken.keys() == broken
+            for key, need in (("zookeeper", found.need_zookeeper), ("kafka", found.need_kafka)):
+                if key in broken:
+                    with pytest.raises(StackError, match="is half dead"):
+                        need()
+                else:
+                    need()
+        other = load_settings(flags={"kafka": "k:1", "zookeeper": "z:1"}, context="local:default")
+        assert not other.broken
 
 
 def test_a_name_is_taken_once(tmp_path: Path) -> None:

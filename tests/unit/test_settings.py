@@ -11,6 +11,7 @@ from zkcoord.config import DigestConfig
 from zkcoord.errors import ConfigError
 from zkcoord.local import running
 from zkcoord.local.running import RunningStack
+from zkcoord.local.serving import Serving
 from zkcoord.settings import KEYS, Settings, load_settings, settings_path, variable_of
 
 FILE = """
@@ -90,9 +91,9 @@ def test_the_environment_chooses_a_context(file: Path) -> None:
 
 
 def test_the_local_stack_is_used_only_when_nothing_names_a_server() -> None:
-    stack = ("127.0.0.1:1", "127.0.0.1:2")
+    stack = Serving("127.0.0.1:1", "127.0.0.1:2")
     both = load_settings(environment={"HOME": "/n"}, find_local=lambda: stack)
-    assert (both.zookeeper, both.need_kafka().bootstrap) == stack
+    assert (both.zookeeper, both.need_kafka().bootstrap) == stack[:2]
     assert both.origin["kafka"] == "local stack"
     half = load_settings(
         environment={"HOME": "/n", "ZKCOORD_ZOOKEEPER": "prod:2181"}, find_local=lambda: stack

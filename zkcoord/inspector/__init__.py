@@ -6,11 +6,12 @@ imported when it is asked for, so that looking at a lock is quick.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 from zkcoord.config import KafkaConfig, SessionConfig
-from zkcoord.errors import NodeMissing
+from zkcoord.errors import NodeMissing, ZkcoordError
 from zkcoord.inspector import contenders
 from zkcoord.inspector.servers import Servers
 from zkcoord.inspector.views import (
@@ -71,6 +72,8 @@ class Inspector:
         zookeeper: connect string with chroot; None when only Kafka is to be asked.
         kafka: how to reach Kafka; None when only ZooKeeper is to be asked.
         session_config: of the ZooKeeper session.
+        broken: by ``zookeeper`` and ``kafka``: what to raise instead of asking a server that is
+            known to have ended.
 
     Every method raises EnsembleUnavailable or BrokerUnavailable when a server that it needs does
     not answer in time, and ConfigError when nobody said where that server is.
@@ -82,8 +85,11 @@ class Inspector:
         zookeeper: str | None = None,
         kafka: KafkaConfig | None = None,
         session_config: SessionConfig | None = None,
+        broken: Mapping[str, ZkcoordError] | None = None,
     ) -> None:
-        self.servers = Servers(zookeeper=zookeeper, kafka=kafka, session_config=session_config)
+        self.servers = Servers(
+            zookeeper=zookeeper, kafka=kafka, session_config=session_config, broken=broken
+        )
 
     def queues(self) -> list[QueueView]:
         """All queues, by name; asks ZooKeeper only."""

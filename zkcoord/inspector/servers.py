@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from zkcoord.config import KafkaConfig, SessionConfig
-from zkcoord.errors import ConfigError
+from zkcoord.errors import ConfigError, ZkcoordError
 from zkcoord.zk import Session
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Servers:
         zookeeper: connect string, or None: then what needs ZooKeeper raises ConfigError.
         kafka: how to reach Kafka, or None, likewise.
         session_config: of the session.
+        broken: by ``zookeeper`` and ``kafka``: the error for what needs a server that has ended.
     """
 
     def __init__(
@@ -31,17 +33,21 @@ class Servers:
         zookeeper: str | None,
         kafka: KafkaConfig | None,
         session_config: SessionConfig | None = None,
+        broken: Mapping[str, ZkcoordError] | None = None,
     ) -> None:
         self._zookeeper = zookeeper
         self._kafka = kafka
+        self._broken = broken or {}
         self._session_config = session_config or SessionConfig()
         self._session: Session | None = None
         self._admin: Admin | None = None
 
     @property
     def session(self) -> Session:
-        """The session, started. Raises ConfigError or EnsembleUnavailable."""
+        """The session, started. Raises ConfigError, EnsembleUnavailable or what `broken` says."""
         if self._session is None:
+            if "zookeeper" in self._broken:
+                raise self._broken["zookeeper"]
             if self._zookeeper is None:
                 raise ConfigError(
                     "nothing says where ZooKeeper is",
@@ -56,6 +62,8 @@ class Servers:
     @property
     def kafka(self) -> KafkaConfig:
         """How to reach Kafka. Raises ConfigError when nobody said."""
+        if "kafka" in self._broken:
+            raise self._broken["kafka"]
         if self._kafka is None:
             raise ConfigError(
                 "nothing says where Kafka is",

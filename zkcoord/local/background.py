@@ -39,7 +39,8 @@ def up(
 ) -> RunningStack:
     """Start a stack that outlives this process, and return when it answers.
 
-    Nothing is started when a stack of that name runs already and is what was asked for.
+    Nothing is started when a stack of that name runs already and is what was asked for. One that
+    ended without :func:`down` goes on in its own data folder.
 
     Args:
         name: what to call it; each name is a stack of its own.
@@ -55,7 +56,6 @@ def up(
         StackError: it cannot be started, and why; or another stack of that name runs.
     """
     running.check_name(name)
-    folder = (data or paths.data_dir(name)).absolute()
     found = running.find_running(name)
     if found is not None:
         _check_same(found, zookeepers, brokers, data)
@@ -68,7 +68,7 @@ def up(
         "name": name,
         "zookeepers": zookeepers,
         "brokers": brokers,
-        "data": str(folder),
+        "data": str((data or _kept(name) or paths.data_dir(name)).absolute()),
         "zookeeper_port": zookeeper_port,
         "kafka_port": kafka_port,
         "timeout": timeout,
@@ -115,6 +115,13 @@ def data_of(name: str = running.DEFAULT_NAME) -> Path | None:
     return folder if (folder / MARKER).exists() else None
 
 
+def _kept(name: str) -> Path | None:
+    """The data folder of a stack that ended by force; a description that is damaged is no help."""
+    with contextlib.suppress(StackError):
+        return data_of(name)
+    return None
+
+
 def look(name: str = running.DEFAULT_NAME) -> tuple[RunningStack, dict[str, str]]:
     """Ask every server of a running stack how it is.
 
@@ -133,7 +140,8 @@ def look(name: str = running.DEFAULT_NAME) -> tuple[RunningStack, dict[str, str]
         raise StackError(
             f"the local stack {name!r} ended without `down`: its supervisor (process "
             f"{described.pid}) was killed, or the machine was restarted",
-            hint=f"its data is in {described.data}; start it again with: zkcoord local up",
+            hint=f"its data is in {described.data}; start it again with: "
+            f"{running.up_command(described)}",
         )
     raise StackError(f"no local stack named {name!r} runs", hint="start one: zkcoord local up")
 
@@ -154,7 +162,8 @@ def _check_same(found: RunningStack, zookeepers: int, brokers: int, data: Path |
         raise StackError(
             f"a local stack named {found.name!r} runs already with {have[0]} ZooKeeper and "
             f"{have[1]} Kafka servers in {found.data}",
-            hint="stop it with `zkcoord local down`, or give the new one another --name",
+            hint=f"stop it with `{running.down_command(found.name)}`, or give the new one another "
+            "--name",
         )
 
 
@@ -169,7 +178,8 @@ def _check_ports(found: RunningStack, zookeeper_port: int | None, kafka_port: in
         raise StackError(
             f"a local stack named {found.name!r} runs already, on ports {have['zookeeper']} and "
             f"{have['broker']}",
-            hint="stop it with `zkcoord local down`, or give the new one another --name",
+            hint=f"stop it with `{running.down_command(found.name)}`, or give the new one another "
+            "--name",
         )
 
 

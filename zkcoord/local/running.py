@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -97,13 +98,41 @@ def find_running(name: str = DEFAULT_NAME) -> RunningStack | None:
         return None
     stack = read(name)
     if stack is not None and stack.dead:
-        server = stack.dead[0]
-        raise StackError(
-            f"the local stack {name!r} is half dead: {server.name} ended with status "
-            f"{server.ended}, its log is {server.log}",
-            hint=f"run: zkcoord local down{_name_flag(name)} && zkcoord local up{_name_flag(name)}",
-        )
+        raise half_dead(stack, stack.dead[0])
     return stack
+
+
+def half_dead(stack: RunningStack, server: RunningServer) -> StackError:
+    """The error of a stack that runs while one of its servers has ended."""
+    return StackError(
+        f"the local stack {stack.name!r} is half dead: {server.name} ended with status "
+        f"{server.ended}, its log is {server.log}",
+        hint=f"run: {down_command(stack.name)} && {up_command(stack)}",
+    )
+
+
+def down_command(name: str) -> str:
+    """What to type to stop a stack."""
+    return "zkcoord local down" + ("" if name == DEFAULT_NAME else f" --name {name}")
+
+
+def up_command(stack: RunningStack) -> str:
+    """What to type to start a stack again with the same data; its folder knows the ports."""
+    words = ["zkcoord", "local", "up"]
+    if stack.name != DEFAULT_NAME:
+        words += ["--name", stack.name]
+    for flag, kind in (("--zookeepers", "zookeeper"), ("--brokers", "broker")):
+        count = sum(server.name.startswith(kind) for server in stack.servers)
+        if count > 1:
+            words += [flag, str(count)]
+    if is_elsewhere(stack):
+        words += ["--data", stack.data]
+    return shlex.join(words)
+
+
+def is_elsewhere(stack: RunningStack) -> bool:
+    """Whether its data is not in the folder that `up` takes when it is told none."""
+    return Path(stack.data) != paths.data_dir(stack.name)
 
 
 def names() -> list[str]:
@@ -204,10 +233,6 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _name_flag(name: str) -> str:
-    return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
 def _description(name: str) -> Path:

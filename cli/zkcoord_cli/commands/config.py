@@ -57,3 +57,5 @@ def show(output: Output, settings: Settings, as_json: bool) -> None:
     output.fields([("file", settings_path()), ("context", settings.context)])
     output.line()
     output.table(("KEY", "VALUE", "FROM"), rows)
+    for error in settings.broken.values():
+        output.warn(str(error.args[0]))

@@ -96,7 +96,7 @@ def up(  # noqa: PLR0913, PLR0917 (click passes every option as an argument)
     zkcoord local up
     zkcoord local up --name spare --data ./spare --kafka-port 9092
     """
-    from zkcoord.local import background
+    from zkcoord.local import background, running
 
     stack = background.up(
         name=name,
@@ -116,7 +116,9 @@ def up(  # noqa: PLR0913, PLR0917 (click passes every option as an argument)
         output.note(
             f"use it with: zkcoord … --context local:{name}, or export ZKCOORD_CONTEXT=local:{name}"
         )
-    output.note("stop it with: zkcoord local down" + _flag(name))
+    output.note(f"stop it with: {running.down_command(name)}")
+    if running.is_elsewhere(stack):
+        output.note(f"start it again, after that, with: {running.up_command(stack)}")
 
 
 @command.command(name="list")
@@ -214,9 +216,10 @@ def down(output: Output, name: str, delete_data: bool, as_json: bool) -> None:
     zkcoord local down
     zkcoord local down --name spare --delete-data
     """
-    from zkcoord.local import background
+    from zkcoord.local import background, running
 
     data = background.data_of(name) if delete_data else None
+    described = running.read(name)
     ran = background.down(name, delete_data=delete_data)
     deleted = str(data) if data is not None else None
     if as_json:
@@ -224,13 +227,11 @@ def down(output: Output, name: str, delete_data: bool, as_json: bool) -> None:
         return
     text = f"{name} has stopped" if ran else f"no stack named {name} was running"
     output.note(f"{text}; its data in {deleted} was deleted" if deleted else text)
+    if described is not None and deleted is None and running.is_elsewhere(described):
+        output.note(f"start it again with: {running.up_command(described)}")
 
 
 def _document(stack: RunningStack) -> dict[str, Any]:
     document = asdict(stack)
     document["servers"] = [asdict(server) for server in stack.servers]
     return document
-
-
-def _flag(name: str) -> str:
-    return "" if name == "default" else f" --name {name}"

@@ -111,7 +111,7 @@ def run(
     zkcoord lock run nightly --try -- pg_dump shop
     zkcoord lock run gpus --permits 4 --weight 2 -- ./train.sh
     """
-    from zkcoord.errors import AcquireTimeout, ZkcoordError
+    from zkcoord.errors import AcquireTimeout, LimitExceeded, ZkcoordError
     from zkcoord_cli.wording import in_flags
 
     if only_try and timeout is not None:
@@ -129,6 +129,8 @@ def run(
     except ZkcoordError as error:
         output.error(*in_flags(error))
         code = code_of(error)
+        if isinstance(error, LimitExceeded):  # --weight, like --permits, against what is stored
+            code = ExitCode.CONFIGURATION
         own_fault = code in (ExitCode.USAGE, ExitCode.CONFIGURATION)
         return code if own_fault else LockRunCode.FAILED
     return ending.code

@@ -22,7 +22,10 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _settings(settings)
     yield from _local(settings)
     servers = Servers(
-        zookeeper=settings.zookeeper, kafka=settings.kafka, session_config=settings.session
+        zookeeper=settings.zookeeper,
+        kafka=settings.kafka,
+        session_config=settings.session,
+        broken=settings.broken,
     )
     try:
         together = yield from _part("zookeeper", lambda: ensemble.examine(settings, servers))
