@@ -111,10 +111,14 @@ def test_a_handler_gets_its_context_by_name(function: Callable[..., Any]) -> Non
     assert report.result == b'"5 id"'
 
 
-def test_a_producer_cannot_forge_the_context() -> None:
-    report = outcome(attempt_of(by_name, a=5, ctx="forged"))
-    assert isinstance(report, DidSucceed)
-    assert report.result == b'"5 id"'
+def with_more(ctx: Any, **more: Any) -> str:
+    return f"{more} {ctx.id}"
+
+
+@pytest.mark.parametrize("function", [by_name, with_more])
+def test_a_context_from_a_producer_is_malformed(function: Callable[..., Any]) -> None:
+    report = failure(attempt_of(function, a=5, ctx="forged"))
+    assert (report.kind, "'ctx'" in report.error) == ("malformed", True)
 
 
 def test_what_cannot_be_a_handler_is_refused() -> None:

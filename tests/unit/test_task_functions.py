@@ -99,7 +99,8 @@ def test_the_agent_fills_the_context_wherever_it_stands(
     task = make(queue)
     handler = queue.handlers["work"]
     assert handler.context_parameter == "ctx"
-    assert handler.function(*args, **kwargs, ctx=context) == ("i", 1, 2)
+    given, named = handler.with_context(args, kwargs, context)
+    assert handler.function(*given, **named) == ("i", 1, 2)
     assert handler.fits(list(args), kwargs)
     assert not handler.fits([], {})
     task._order(args, kwargs)
@@ -115,7 +116,8 @@ async def test_the_context_of_an_async_function(queue: Queue, context: TaskConte
 
     handler = queue.handlers["work"]
     assert handler.kind is Kind.ASYNC
-    assert await handler.function(2, ctx=context) == "ii"
+    given, named = handler.with_context([2], {}, context)
+    assert await handler.function(*given, **named) == "ii"
     assert await work(context, 3) == "iii"
     assert isinstance(work, ContextTask)
 
@@ -235,7 +237,7 @@ def test_a_closed_queue_says_so(queue: Queue) -> None:
 def test_the_number_of_arguments_is_checked_at_submission(
     function: Any, fits: list[tuple[Any, ...]], fails: list[tuple[Any, ...]]
 ) -> None:
-    task = Submittable(cast("Any", None), "t", function, TaskOptions())
+    task: Submittable[..., Any] = Submittable(cast("Any", None), "t", function, TaskOptions())
     for arguments in fits:
         assert task._order(arguments, {}).args == arguments
     for arguments in fails:

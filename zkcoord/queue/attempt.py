@@ -87,10 +87,14 @@ class Attempt:
         """
         order = self.order
         self.call = call = decode_call(order.value, order.headers, order.key)
-        parameter = self.handler.context_parameter
+        handler = self.handler
+        parameter = handler.context_parameter
         if parameter is None:
-            return self.handler.function(*call.args, **call.kwargs)
-        return self.handler.function(*call.args, **{**call.kwargs, parameter: self.context})
+            return handler.function(*call.args, **call.kwargs)
+        if parameter in call.kwargs:
+            raise TypeError(f"got an unexpected keyword argument {parameter!r}")
+        args, kwargs = handler.with_context(call.args, call.kwargs, self.context)
+        return handler.function(*args, **kwargs)  # from here, or a misfit would not be seen as one
 
     def stop_timer(self) -> None:
         """Forget the pending deadline, if any."""

@@ -20,6 +20,7 @@ from zkcoord.core.inbox import InboxRules
 from zkcoord.core.records import AgentInfo
 from zkcoord.errors import CoordinationError, ZkcoordError
 from zkcoord.kafka import INTERNAL_RECORD_BYTES_MAX, Admin, Producer, Reader
+from zkcoord.queue import forks
 from zkcoord.queue.administration import QueueDescription, describe_queue
 from zkcoord.queue.claim import Claim, claim_inbox, warn_of_namesakes
 from zkcoord.queue.executor import Executor
@@ -228,7 +229,8 @@ class Crew:
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        with forks.watched(self._loop):
+            self._loop.run_forever()
 
     def _call(self, function: Callable[[], T]) -> T:
         """Call on the loop's thread and wait for the result."""

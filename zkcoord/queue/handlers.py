@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -54,7 +54,7 @@ class Handler:
         context_parameter: name of the parameter that takes the TaskContext, or None.
     """
 
-    __slots__ = ("context_parameter", "function", "kind", "name")
+    __slots__ = ("_context_index", "context_parameter", "function", "kind", "name")
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         if not callable(function):
@@ -64,19 +64,30 @@ class Handler:
         self.name = name
         self.function = function
         self.kind = Kind.ASYNC if _is_async(function) else Kind.THREAD
-        self.context_parameter = _context_parameter(name, function)
+        self.context_parameter, self._context_index = _context_place(name, function)
 
-    def fits(self, arguments: list[Any], keywords: Mapping[str, Any]) -> bool:
+    def with_context(
+        self, arguments: Sequence[Any], keywords: dict[str, Any], context: Any
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        """What to call the function with: the caller's arguments do not count the context."""
+        parameter, index = self.context_parameter, self._context_index
+        if parameter is None:
+            return arguments, keywords
+        if index is None or len(arguments) <= index:
+            return arguments, {**keywords, parameter: context}
+        return (*arguments[:index], context, *arguments[index:]), keywords
+
+    def fits(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> bool:
         """Whether these arguments can be bound. Slow: only asked after a TypeError."""
+        if self.context_parameter in keywords:
+            return False  # the agent's to give
         try:
             signature = inspect.signature(self.function)
         except (TypeError, ValueError):
             return True  # a builtin that does not say
-        given = dict(keywords)
-        if self.context_parameter is not None:
-            given[self.context_parameter] = None
+        given, named = self.with_context(arguments, keywords, None)
         try:
-            signature.bind(*arguments, **given)
+            signature.bind(*given, **named)
         except TypeError:
             return False
         return True
@@ -182,20 +193,22 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-def _context_parameter(name: str, function: Callable[..., Any]) -> str | None:
+def _context_place(name: str, function: Callable[..., Any]) -> tuple[str | None, int | None]:
+    """The name of the parameter that takes the context, and its place unless it must be named."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return None
-    for parameter in parameters:
+        return None, None
+    for index, parameter in enumerate(parameters):
         if parameter.name == "ctx" or _is_context(parameter.annotation):
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
                 raise ConfigError(
                     f"handler of task {name!r}: parameter {parameter.name!r} takes the context "
                     "and must be accepted by name"
                 )
-            return parameter.name
-    return None
+            positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+            return parameter.name, index if positional else None
+    return None, None
 
 
 def _is_context(annotation: Any) -> bool:

@@ -6,6 +6,8 @@ what makes short handlers cheap. When one suspends, another runner takes over th
 sees nothing of this: `asyncio.current_task()` is a real task throughout its run, cancelling is
 ordinary task cancellation (undone by `Task.uncancel` before the next attempt), and each attempt
 has its own copy of the context variables.
+
+A process that a handler forked ends here, where it would come back out of the handler; see `forks`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import os
 import queue
 import threading
 import time
@@ -23,6 +26,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 from zkcoord.core.records import Report
+from zkcoord.queue import forks
 from zkcoord.queue.attempt import Attempt
 from zkcoord.queue.handlers import report_error, report_value, report_verdict
 
@@ -45,6 +49,7 @@ class AsyncRunners:
         self._loop = loop
         self._limit = limit
         self._on_end = on_end
+        self._pid = os.getpid()
         self._ready: deque[Attempt] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._runners: set[asyncio.Task[None]] = set()
@@ -130,13 +135,17 @@ class AsyncRunners:
         context = self._base.copy()
         try:
             coroutine = context.run(attempt.invoke)
-            value = await _drive(coroutine, context, self._suspended)
+            value = await _drive(coroutine, context, self._suspended, self._pid)
         except GeneratorExit:
             raise  # the loop is being torn down
         except BaseException as error:  # whatever it raised is its outcome
+            if os.getpid() != self._pid:
+                forks.end_child(error)
             attempt.task = None
             report = report_error(attempt, error, time.time())
         else:
+            if os.getpid() != self._pid:
+                forks.end_child()
             attempt.task = None
             report = report_value(attempt, value, time.time())
         if not self._closed:
@@ -156,10 +165,13 @@ def _drive(
     coroutine: Coroutine[Any, Any, Any],
     context: contextvars.Context,
     on_suspend: Callable[[], None],
+    pid: int,
 ) -> Generator[Any, Any, Any]:
     """Run a coroutine inside the current task, each step in `context`; tell of its first pause."""
     try:
         awaited = context.run(coroutine.send, None)
+        if os.getpid() != pid:
+            forks.end_waiting_child()
         on_suspend()
         while True:
             try:
@@ -171,6 +183,8 @@ def _drive(
                 awaited = context.run(coroutine.throw, error)
             else:
                 awaited = context.run(coroutine.send, value)
+            if os.getpid() != pid:
+                forks.end_waiting_child()
     except StopIteration as stop:
         return stop.value
 
@@ -186,6 +200,7 @@ class ThreadRunners:
         self._loop = loop
         self._limit = limit
         self._on_end = on_end
+        self._pid = os.getpid()
         self._jobs: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
         self._ends: deque[tuple[Attempt, Report]] = deque()
         self._threads: list[threading.Thread] = []
@@ -219,6 +234,10 @@ class ThreadRunners:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
+        with forks.watched():
+            self._serve()
+
+    def _serve(self) -> None:
         while (attempt := self._jobs.get()) is not None:
             report = self._outcome(attempt)
             self._ends.append((attempt, report))
@@ -236,7 +255,11 @@ class ThreadRunners:
         try:
             value = self._base.copy().run(attempt.invoke)
         except BaseException as error:  # whatever it raised is its outcome
+            if os.getpid() != self._pid:
+                forks.end_child(error)
             return report_error(attempt, error, time.time())
+        if os.getpid() != self._pid:
+            forks.end_child()
         return report_value(attempt, value, time.time())
 
     def _collect(self) -> None:

@@ -8,7 +8,6 @@ agent's to fill and no part of it. (Type checkers see that only when it is the f
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import sys
 import typing
@@ -33,7 +32,7 @@ from zkcoord.core.attributes import LIMITS, Unreadable
 from zkcoord.core.records import Priority
 from zkcoord.errors import ConfigError
 from zkcoord.queue.context import TaskContext
-from zkcoord.queue.handlers import Handler, Kind
+from zkcoord.queue.handlers import Handler
 from zkcoord.queue.options import TaskOptions
 from zkcoord.queue.submitter import Order, Submitter
 from zkcoord.queue.ticket import Decode, Ticket
@@ -88,7 +87,7 @@ class Submittable(Generic[P, R]):
             raise ConfigError(f"task {name!r}: id: belongs to one submission, not to the task")
         self.name = name
         self.function = function
-        self.handler = _handler(name, function)
+        self.handler = Handler(name, function)
         self._queue = queue
         self._options = options
         self._signature = _signature_without(function, self.handler.context_parameter)
@@ -250,46 +249,6 @@ def result_decoder(function: Callable[..., Any]) -> Decode:
         return msgspec.json.Decoder(hints.get("return", Any)).decode
     except Exception:  # hints can be anything, and evaluating them can do anything
         return msgspec.json.Decoder().decode
-
-
-def _handler(name: str, function: Callable[..., Any]) -> Handler:
-    """How agents call `function`: they give the context by its name."""
-    handler = Handler(name, function)
-    parameter = handler.context_parameter
-    if parameter is None:
-        return handler
-    signature = inspect.signature(function)
-    names = list(signature.parameters)
-    index = names.index(parameter)
-    if signature.parameters[parameter].kind is inspect.Parameter.KEYWORD_ONLY:
-        return handler
-
-    def spread(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        if len(args) <= index:
-            return args
-        return (*args[:index], kwargs.pop(parameter), *args[index:])
-
-    if handler.kind is Kind.ASYNC:
-
-        @functools.wraps(function)
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            return await function(*spread(args, kwargs), **kwargs)
-
-        adapted: Callable[..., Any] = call_async
-    else:
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return function(*spread(args, kwargs), **kwargs)
-
-        adapted = call
-    context = signature.parameters[parameter].replace(kind=inspect.Parameter.KEYWORD_ONLY)
-    others = [signature.parameters[name] for name in names if name != parameter]
-    variable = [p for p in others if p.kind is inspect.Parameter.VAR_KEYWORD]
-    fixed = [p for p in others if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    seen = signature.replace(parameters=[*fixed, context, *variable])
-    vars(adapted)["__signature__"] = seen  # what `inspect.signature` answers with
-    return Handler(name, adapted)
 
 
 def _fitting(signature: inspect.Signature | None) -> range:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +18,33 @@ from zkcoord_cli.output import Output, pass_output, schema_name
 if TYPE_CHECKING:
     from zkcoord.inspector import Inspector
     from zkcoord.settings import Settings
+
+
+class _Leaving(SystemExit):
+    """SIGTERM came while the agent does not catch it itself: nothing was claimed, or all is over.
+
+    Of SystemExit, so that `except Exception` in a module of handlers lets it pass.
+    """
+
+
+@contextmanager
+def _leaving_early() -> Iterator[None]:
+    """Inside, SIGTERM ends the block and the log says so; the agent itself takes it over."""
+
+    def heard(_number: int, _frame: FrameType | None) -> None:
+        raise _Leaving(0)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, heard)
+    try:
+        yield
+    except _Leaving:
+        log = logging.getLogger("zkcoord.agent")
+        log.info("the agent leaves: SIGTERM while it was not in the queue")
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @click.group(name="agent")
@@ -50,12 +83,25 @@ def run(
     zkcoord agent run mail --handlers app:queue
     zkcoord agent run mail --handlers app:queue --slots 2 --capability gpu=a100
     """
-    from zkcoord.config import AgentConfig
-    from zkcoord.queue.agent import Agent
-    from zkcoord_cli.handlers import load_queue
     from zkcoord_cli.servicelog import configure
 
     configure(output.verbose)
+    with _leaving_early():
+        _run(output, settings, queue, handlers, slots, given)
+
+
+def _run(
+    output: Output,
+    settings: Settings,
+    queue: str,
+    handlers: str,
+    slots: int,
+    given: dict[str, Any],
+) -> None:
+    from zkcoord.config import AgentConfig
+    from zkcoord.queue.agent import Agent
+    from zkcoord_cli.handlers import load_queue
+
     config = AgentConfig(
         slots=slots,
         capabilities=frozenset(given["capability"]),
