@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from importlib import import_module
@@ -19,6 +19,7 @@ import click
 
 from zkcoord_cli.exit_codes import ExitCode, code_of
 from zkcoord_cli.output import Output, talk
+from zkcoord_cli.problems import PROBLEMS, wants_json
 from zkcoord_cli.servicelog import configure_command
 from zkcoord_cli.streams import UNWRITABLE, abandon_stdout
 
@@ -114,14 +115,25 @@ class Root(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run one command line and exit with its status (see exit_codes)."""
+        PROBLEMS.begin()
+        try:
+            self._main(*args, **extra)
+        except SystemExit as end:
+            if isinstance(end.code, int) and (document := PROBLEMS.document(end.code)):
+                talk(document)
+            raise
+        finally:
+            PROBLEMS.begin()
+
+    def _main(self, *args: Any, **extra: Any) -> NoReturn:
         try:
             status = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
         except click.exceptions.Exit as end:
             _leave(end.exit_code)
         except click.ClickException as error:
-            with suppress(OSError):
-                error.show()
+            words = extra.get("args") or (args[0] if args else None) or sys.argv[1:]
+            _show(error, words)
             sys.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
             talk("interrupted")
@@ -148,6 +160,18 @@ def _telling_readers() -> Iterator[None]:
         raise _ReaderGone from error
 
 
+def _show(error: click.ClickException, words: Sequence[str]) -> None:
+    """A command line that makes no sense; options that cannot be read come before `--json` is."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    takes = ctx is not None and any(one.name == "as_json" for one in ctx.command.params)
+    if PROBLEMS.as_json or (takes and wants_json(words)):
+        hint = f"see {ctx.command_path} --help" if ctx is not None else ""
+        PROBLEMS.add(error.format_message(), hint, type(error).__name__)
+        return
+    with suppress(OSError):
+        error.show()
+
+
 def _leave(status: Any) -> NoReturn:
     """Exit quietly, also when nobody reads what is still buffered."""
     try:
@@ -165,20 +189,23 @@ def _explain(error: Exception) -> ExitCode:
     if isinstance(error, ZkcoordError):
         from zkcoord_cli.wording import in_flags
 
-        output.error(*in_flags(error))
+        output.error(*in_flags(error), type(error).__name__)
         if os.environ.get("ZKCOORD_TRACEBACK"):
             _traceback(error)
         return code_of(error)
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
         extra = EXTRAS[error.name]
         output.error(
-            f"this command needs the package {error.name}", f"pip install 'zkcoord[{extra}]'"
+            f"this command needs the package {error.name}",
+            f"pip install 'zkcoord[{extra}]'",
+            type(error).__name__,
         )
         return ExitCode.CONFIGURATION
     _traceback(error)
     output.error(
         f"unexpected {type(error).__name__}: {error}",
         "this is a bug in zkcoord: report the trace above with `zkcoord --version` and the command",
+        type(error).__name__,
     )
     return ExitCode.UNEXPECTED
 
@@ -230,8 +257,9 @@ def cli(ctx: click.Context, no_color: bool, verbose: int) -> None:
     zkcoord local up                      real ZooKeeper and Kafka on this machine
     zkcoord lock run gpu-0 -- ./train.sh  one at a time, fenced, stopped when the lock is lost
 
-    Data goes to stdout, everything else to stderr. Where servers are: flags, then ZKCOORD_ZOOKEEPER
-    and ZKCOORD_KAFKA, then a context of the settings file, then the running local stack.
+    Data goes to stdout, everything else to stderr. With --json errors
+    are JSON too. Where servers are: flags, then ZKCOORD_ZOOKEEPER and ZKCOORD_KAFKA, then a
+    context of the settings file, then the running local stack.
     """
     ctx.obj = Output(color=False if no_color else None, verbose=verbose)
     configure_command(verbose)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from zkcoord_cli.output import Output
+from zkcoord_cli.problems import PROBLEMS
 
 if TYPE_CHECKING:
     from zkcoord.inspector import Inspector
@@ -28,10 +29,21 @@ CONNECTION = (
 
 
 def json_option(function: F) -> F:
-    """`--json`, passed as `as_json`."""
+    """`--json`, passed as `as_json`; read first, so that errors in what else is said are JSON."""
     return click.option(
-        "--json", "as_json", is_flag=True, envvar="ZKCOORD_JSON", help="One JSON object on stdout."
+        "--json",
+        "as_json",
+        is_flag=True,
+        is_eager=True,
+        envvar="ZKCOORD_JSON",
+        callback=_note_json,
+        help="One JSON object on stdout.",
     )(function)
+
+
+def _note_json(_: click.Context, __: click.Parameter, asked: bool) -> bool:
+    PROBLEMS.as_json = PROBLEMS.as_json or asked
+    return asked
 
 
 def timeout_option(default: float, help_text: str) -> Callable[[F], F]:

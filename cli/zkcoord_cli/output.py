@@ -17,6 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import click
 
+from zkcoord_cli.problems import PROBLEMS
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -115,8 +117,14 @@ class Output:
         """A warning, on stderr."""
         self._talk("warning: ", "yellow", text)
 
-    def error(self, text: str, hint: str = "") -> None:
-        """An error and what to do about it, on stderr; further lines of `text` are details."""
+    def error(self, text: str, hint: str = "", kind: str = "") -> None:
+        """An error and what to do about it, on stderr; further lines of `text` are details.
+
+        A command that prints JSON says it when it ends, as JSON; `kind` is the error's class.
+        """
+        if PROBLEMS.as_json:
+            PROBLEMS.add(text, hint, kind)
+            return
         first, *details = text.splitlines() or [""]
         self._talk("error: ", "red", first)
         for line in details:

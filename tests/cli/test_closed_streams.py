@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -65,6 +66,8 @@ def test_output_that_cannot_be_written_is_said(
     zookeeper: str, command: str, where: str, why: str
 ) -> None:
     status, _, said = shell(zookeeper, f"zkcoord {command} {where}")
+    if "--json" in command:
+        said = f"error: {json.loads(said)['message']}\n"
     assert (status, said) == (1, f"error: the output cannot be written: {why}\n")
 
 

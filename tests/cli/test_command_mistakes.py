@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -198,7 +199,10 @@ def test_a_full_disk_is_one_line_and_1(line: tuple[str, ...]) -> None:
             timeout=60,
         )
     assert ended.returncode == 1
-    assert ended.stderr == "error: the output cannot be written: No space left on device\n"
+    said = ended.stderr
+    if "--json" in line:
+        said = f"error: {json.loads(said)['message']}\n"
+    assert said == "error: the output cannot be written: No space left on device\n"
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from zkcoord import Queue
 from zkcoord.config import KafkaConfig
+from zkcoord.core.records import Control
 from zkcoord.kafka import Producer
 from zkcoord.local import Stack
 from zkcoord.queue.topics import Topics
@@ -188,6 +190,37 @@ def test_a_failed_task_is_9_and_a_dead_letter(served: World) -> None:
     assert json.loads(letter["text"])["data"]["kwargs"] == {"text": "no such address"}
     states = served.json("task", "list", served.queue, "--state", "dead")["items"]
     assert [task["id"] for task in states] == [task_id]
+
+
+def test_a_wait_in_vain_says_that_the_queue_is_paused(served: World) -> None:
+    submit = ["task", "submit", served.queue, "send", "to=x"]
+    queue = Queue(
+        served.queue,
+        kafka=served.environment["ZKCOORD_KAFKA"],
+        zookeeper=served.environment["ZKCOORD_ZOOKEEPER"],
+    )
+
+    def paused() -> bool:
+        return bool(served.json("queue", "show", served.queue)["queue"]["paused"])
+
+    with queue:
+        queue.control(Control(action="pause"))
+        try:
+            until(paused, "it is paused")
+            _, err = served.run(*submit, "--id", "held-up", "--wait", "0.5", code=6)
+            assert f"has not ended after 0.5 s: queue {served.queue} is paused" in err
+            assert "once the queue is resumed" in err
+            _, err = served.run("task", "result", served.queue, "held-up", "--wait", "3", code=6)
+            assert f"queue {served.queue} is paused" in err
+        finally:
+            queue.control(Control(action="resume"))
+        until(lambda: not paused(), "it goes on")
+    served.run("task", "result", served.queue, "held-up", "--wait", "60")
+    _, err = served.run(
+        "task", "submit", served.queue, "nap", "seconds:=0", "--delay", "1h", "--wait", "0.2",
+        code=6,
+    )  # fmt: skip
+    assert "paused" not in err
 
 
 def test_json_is_printed_when_the_task_fails_or_takes_too_long(served: World) -> None:

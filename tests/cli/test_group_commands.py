@@ -76,6 +76,22 @@ def test_a_semaphore_shows_who_holds_how_many_and_who_waits(session: Session, co
     assert session.nodes.exists("/semaphores/gpus/kept") is None
 
 
+def test_a_resize_of_a_name_that_nobody_uses_says_so(session: Session, command: Any) -> None:
+    new = command("semaphore", "resize", "gpuss", "3")
+    assert new.exit_code == ExitCode.OK
+    assert "semaphore gpuss is new, nobody has used that name: 3 permits" in new.stderr
+    assert "zkcoord semaphore forget gpuss" in new.stderr
+    again = command("semaphore", "resize", "gpuss", "4")
+    assert (again.exit_code, again.stderr) == (
+        ExitCode.OK,
+        "semaphore gpuss: 4 permits, before 3; 0 are held\n",
+    )
+    said = command("semaphore", "resize", "other", "3", "--json")
+    assert parsed(said)["new"] is True
+    assert "is new" in said.stderr
+    assert parsed(command("semaphore", "resize", "other", "5", "--json"))["new"] is False
+
+
 def test_what_is_no_semaphore_is_told_and_does_not_hide_the_others(
     session: Session, command: Any
 ) -> None:

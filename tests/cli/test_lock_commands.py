@@ -310,7 +310,7 @@ def test_permits_are_held_by_weight(session: Session, zookeeper: str, command: A
         differs = command("run", "gpus", "--permits", "4", "--try", "--", "true")
         assert differs.exit_code == ExitCode.CONFIGURATION
         heavy = command("run", "gpus", "--permits", "0", "--weight", "9", "--try", "--", "true")
-        assert heavy.exit_code == LockRunCode.FAILED
+        assert heavy.exit_code == ExitCode.CONFIGURATION
         assert two.end() == 0
         stored = Running(zookeeper, "gpus", "--permits", "0", "--weight", "2")
         stored.held()

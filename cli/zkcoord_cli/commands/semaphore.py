@@ -123,7 +123,7 @@ def resize(
     """Change how many permits there are, for everybody and while they are held.
 
     It stays when nobody uses the semaphore; programs that name the number they first declared go
-    on working.
+    on working. A name that nobody uses is a new semaphore then, which a note on stderr says.
 
     \b
     zkcoord semaphore resize gpus 8
@@ -131,10 +131,16 @@ def resize(
     """
     from zkcoord.recipes import Semaphore
 
+    unused = not inspector.semaphore(name).permits
     done = Semaphore(inspector.servers.session, name).resize(permits, force=force)
     if as_json:
-        output.json(schema_name("semaphore", "resize"), {"name": name, **done._asdict()})
-    else:
+        document = {"name": name, **done._asdict(), "new": unused}
+        output.json(schema_name("semaphore", "resize"), document)
+    if unused:
+        output.note(f"semaphore {name} is new, nobody has used that name: "
+                    f"{counted(done.permits, 'permit')}; if it was a slip: "
+                    f"zkcoord semaphore forget {name}")  # fmt: skip
+    elif not as_json:
         output.note(f"semaphore {name}: {counted(done.permits, 'permit')}, before {done.before}; "
                     f"{done.held} are held")  # fmt: skip
 

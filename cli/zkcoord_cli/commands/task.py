@@ -21,6 +21,7 @@ from zkcoord_cli.options import (
 )
 from zkcoord_cli.output import Output, pass_output, schema_name
 from zkcoord_cli.taskview import show_task
+from zkcoord_cli.taskwait import UNFINISHED, explain, wait_for
 
 if TYPE_CHECKING:
     from zkcoord.errors import ZkcoordError
@@ -41,7 +42,6 @@ STATES = (
     "rejected",
     "succeeded",
 )
-UNFINISHED = "unfinished"
 READ_TIMEOUT = "How long the log may take to read."
 
 
@@ -112,7 +112,7 @@ def submit(
             output.note(f"queue {queue} {why}: waited {ticket.verdict.pace:.2f} s")
         if wait is not None:
             output.note(f"task {ticket.id} submitted, waiting for its end")
-            failure = _wait(ticket, wait, document)
+            failure = wait_for(handle, ticket, wait, document)
     if as_json:
         output.json(schema_name("task", "submit"), document)
     if failure is not None:
@@ -136,23 +136,6 @@ def _submit(handle: Queue, *call: Any, **options: Any) -> Ticket[Any]:
             "submit it again with this id as --id: while that task lives a repeat is dropped"
         )
         raise
-
-
-def _wait(ticket: Ticket[Any], wait: float, document: dict[str, Any]) -> ZkcoordError | None:
-    """Put the task's end into the document; the error when it did not succeed in time."""
-    from zkcoord.errors import ResultTimeout, TaskFailed
-
-    document["result"] = None
-    try:
-        document["result"] = ticket.result(timeout=wait)
-    except TaskFailed as error:
-        document |= {"state": error.state, "reason": error.reason, "error": str(error.args[0])}
-        return error
-    except ResultTimeout as error:
-        document |= {"state": UNFINISHED, "error": str(error.args[0])}
-        return error
-    document["state"] = "succeeded"
-    return None
 
 
 @command.command()
@@ -285,6 +268,7 @@ def result(
     try:
         view = inspector.task_end(queue, task_id, wait=wait, timeout=timeout).task
     except ResultTimeout as error:
+        explain(error, inspector, queue)
         if as_json:
             document = {"queue": queue, "id": task_id, "state": UNFINISHED, "result": None}
             document["error"] = str(error.args[0])
