@@ -54,7 +54,7 @@ def test_who_withdraws_too_late_is_in(
         first = DoubleBarrier(session, "b", 2, root=root).enter_future(timeout=30)
         until(lambda: len(session.link.watches) == 1)
         going.clear()
-        theirs = DoubleBarrier(other, "b", 2).enter(timeout=20)
+        theirs = DoubleBarrier(other, "b", 2).enter(timeout=60)
         until(lambda: any(frame.opcode == DELETE for frame in relay.requests()))
         going.set()
         mine = first.wait()
@@ -62,6 +62,36 @@ def test_who_withdraws_too_late_is_in(
         leaving = mine.finish_future(timeout=10)
         theirs.finish(timeout=10)
         leaving.wait()
+
+
+def test_who_hears_of_its_node_after_its_deadline_is_in_when_a_round_has_it(
+    zookeeper: str, other: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival, "_GRACE_S", 60.0, raising=False)
+    going = threading.Event()
+    going.set()
+
+    def hold_back(frame: Frame) -> bytes | None:
+        going.wait(20)
+        return frame.body
+
+    with (
+        FrameRelay(zookeeper, down=hold_back) as relay,
+        Session(relay.address, timeout=10) as session,
+    ):
+        root = f"/{zookeeper.split('/')[1]}/double-barriers"
+        barrier = DoubleBarrier(session, "b", 2, root=root)
+        with pytest.raises(WaitTimeout):
+            barrier.enter(timeout=0.2)  # the folder is there
+        going.clear()
+        first = barrier.enter_future(timeout=0.2)
+        until(lambda: present(other) == 1)
+        theirs = DoubleBarrier(other, "b", 2).enter(timeout=20)
+        threading.Event().wait(0.3)  # its deadline passes
+        going.set()
+        assert [first.wait().rank, theirs.rank] == [0, 1]
+        first.result().release(timeout=5)
+        theirs.release(timeout=5)
 
 
 def test_answers_lost_at_every_byte_make_whole_rounds_and_leave_nothing(
@@ -86,8 +116,9 @@ def test_answers_lost_at_every_byte_make_whole_rounds_and_leave_nothing(
 
 
 def test_timeouts_hold_in_a_partition_and_nothing_is_left_after_it(
-    zookeeper: str, other: Session
+    zookeeper: str, other: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(arrival, "_GRACE_S", 0.3)
     with behind_a_proxy(zookeeper) as (proxy, session, root):
         barrier = DoubleBarrier(session, "b", 2, root=root)
         waiting = barrier.enter_future(timeout=1.0)

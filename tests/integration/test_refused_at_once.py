@@ -13,6 +13,7 @@ from zkcoord.errors import ConfigError, LeaseLost, NameRefused
 from zkcoord.recipes import (
     DoubleBarrier,
     Election,
+    FastCounter,
     Lease,
     Lock,
     Membership,
@@ -95,6 +96,13 @@ WRONG: dict[str, tuple[type[Exception], Callable[[Session], object]]] = {
     "token of text": (TypeError, lambda one: break_lock(one, "x", "17", "why")),  # type: ignore[arg-type]
     "token is true": (TypeError, lambda one: break_lock(one, "x", True, "why")),
     "size is true": (ConfigError, lambda one: DoubleBarrier(one, "x", size=True)),
+    "stripes are true": (ConfigError, lambda one: FastCounter(one, "/x", stripes=True)),
+    "delay is true": (ConfigError, lambda one: Lock(one, "x", lock_delay=True)),
+    "delay is false": (ConfigError, lambda one: Lock(one, "x", lock_delay=False)),
+    "hand-offs are true": (ConfigError, lambda one: Lock(one, "x", local_handoffs=True)),
+    "permits are true": (ConfigError, lambda one: Semaphore(one, "x", True)),
+    "timeout is true": (ConfigError, lambda one: Lock(one, "x").acquire(timeout=True)),
+    "timeout is false": (ConfigError, lambda one: DoubleBarrier(one, "x", 2).enter(timeout=False)),
     "size is half": (ConfigError, lambda one: DoubleBarrier(one, "x", size=1.5)),  # type: ignore[arg-type]
     "to nobody": (TypeError, lambda one: _transfer(one, None)),
     "to true": (TypeError, lambda one: _transfer(one, True)),

@@ -15,6 +15,7 @@ from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.steps import PAUSE_S, Course, News, Pause, Steps, Watched, read
 from zkcoord.recipes.strangers import ROUND
+from zkcoord.zk.amounts import is_whole
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
@@ -73,7 +74,7 @@ class DoubleBarrier:
         self.name = check_name(name, "barrier name")
         self.session = check_session(session)
         self.size = size
-        if type(size) is not int or not 1 <= size <= SIZE_MAX:
+        if not is_whole(size) or not 1 <= size <= SIZE_MAX:
             raise ConfigError(f"barrier {name}: size {size!r}: must be within 1 and {SIZE_MAX}")
         self._label = check_label(label) or session.name
         if len(self._label.encode()) > _LABEL_BYTES_MAX:
@@ -88,12 +89,14 @@ class DoubleBarrier:
 
         Args:
             timeout: seconds, over everything; None waits until it is complete or the session is
-                lost. It may give up a quarter of a second sooner, to be sure that no round counts
-                on it; without a link to the servers nobody can be sure, and a round that was
+                lost. It begins to give up 0.05 s sooner, of a timeout below 0.2 s after three
+                quarters, and gives up once a server has confirmed that no round counts on it; when
+                one does, it gets in. That answer is waited for beyond the deadline, for 2 s at
+                most and only while the link is up. Without it nobody can be sure: a round that was
                 completed at that very moment sees it leave.
 
         Raises:
-            WaitTimeout: not enough came in time.
+            WaitTimeout: not enough came in time, or no server confirmed that it may be given up.
             SessionLost, SessionClosed, SessionFull, AccessDenied.
             LeaseLost: somebody removed the node.
             NodeForeign: a recipe of another kind uses the folder.

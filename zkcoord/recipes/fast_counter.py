@@ -20,6 +20,7 @@ from zkcoord.errors import (
 from zkcoord.recipes.adding import Adding
 from zkcoord.recipes.register import FRESH_S, TRIES_MAX, Register, folder
 from zkcoord.recipes.steps import PAUSE_S, Course, Flight, Pause, Steps, read
+from zkcoord.zk.amounts import is_whole
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.clock import now
 from zkcoord.zk.condition import shown
@@ -62,8 +63,8 @@ class FastCounter:
     def __init__(self, session: Session, path: str, *, stripes: int = 16) -> None:
         self.session = check_session(session)
         self.path = check_path(path)
-        if not isinstance(stripes, int) or not 1 <= stripes <= STRIPES_MAX:
-            raise ConfigError(f"counter {path}: stripes {stripes!r}: within 1 and {STRIPES_MAX}")
+        if not is_whole(stripes) or not 1 <= stripes <= STRIPES_MAX:
+            raise ConfigError(f"counter {path}: stripes {stripes!r}: must be 1 to {STRIPES_MAX}")
         self._stripes = stripes
         self._rng = Random()  # noqa: S311 - jitter
         self._stripe = self._rng.randrange(stripes)

@@ -37,6 +37,7 @@ from zkcoord.errors import (
 from zkcoord.recipes.entry import Entry
 from zkcoord.recipes.lasting import MARK
 from zkcoord.recipes.per_link import PerLink
+from zkcoord.zk.amounts import is_number
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
@@ -68,7 +69,7 @@ def check_delay(seconds: object) -> float:
     Raises:
         ConfigError: it is not between 0 and 60 seconds.
     """
-    if not isinstance(seconds, int | float) or not 0 <= seconds <= DELAY_MAX_S:
+    if not is_number(seconds) or not 0 <= seconds <= DELAY_MAX_S:
         raise ConfigError(f"lock_delay {seconds!r}: must be 0 to {DELAY_MAX_S:g} seconds")
     return float(seconds)
 

@@ -18,6 +18,7 @@ from zkcoord.recipes.permit import Asked, PermitLease
 from zkcoord.recipes.permit_acquisition import PermitAcquisition
 from zkcoord.recipes.resizing import Resized, resizing
 from zkcoord.recipes.steps import Course, Steps, read
+from zkcoord.zk.amounts import is_whole
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_label, check_name, check_path, join
@@ -268,7 +269,7 @@ class Semaphore:
 
 
 def _count(number: object, what: str) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= PERMITS_MAX:
+    if not is_whole(number) or not 0 < number <= PERMITS_MAX:
         raise ConfigError(f"{what} {number!r}: must be a whole number from 1 to {PERMITS_MAX}")
     return number
 

@@ -25,6 +25,7 @@ from zkcoord.recipes.lease import Lease
 from zkcoord.recipes.metrics import Kind, Observation, tell
 from zkcoord.recipes.per_link import PerLink
 from zkcoord.recipes.waiting import not_granted
+from zkcoord.zk.amounts import is_whole
 from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
@@ -44,7 +45,7 @@ def check_handoffs(count: object) -> int:
     Raises:
         ConfigError: it is not a whole number from 0 to 10000.
     """
-    if not isinstance(count, int) or not 0 <= count <= HANDOFFS_MAX:
+    if not is_whole(count) or not 0 <= count <= HANDOFFS_MAX:
         raise ConfigError(f"local_handoffs {count!r}: must be 0 to {HANDOFFS_MAX}")
     return count
 

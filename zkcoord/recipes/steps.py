@@ -81,7 +81,13 @@ class News:
 
     The event is None when the link dropped: what was missed is not known. What fired before is
     news too, so nothing is missed between the read and the wait.
+
+    Args:
+        within: seconds after which it is None too: look again. None waits on.
     """
+
+    def __init__(self, within: float | None = None) -> None:
+        self.within = within
 
 
 class Opening(NamedTuple):
@@ -185,6 +191,8 @@ class Steps(Generic[T]):
             self._watch(step.request)
         elif isinstance(step, News):
             self._hoping = True
+            if step.within is not None:
+                self._pause = self._link.timer(step.within, self._fired, None)
             self._hear()
         elif isinstance(step, Opening):
             self._opening = lambda epoch: self._link.loop.post(self._advance, epoch)
@@ -265,6 +273,8 @@ class Steps(Generic[T]):
     def _hear(self) -> None:
         if self._hoping and self._news:
             self._hoping = False
+            if self._pause is not None:
+                self._pause.cancel()
             news = None if None in self._news else self._news[-1]
             self._news.clear()
             self._forget()
@@ -318,6 +328,17 @@ class Steps(Generic[T]):
         kind = SessionClosed if self._link.closed else SessionLost
         self.promise.fail(kind(f"{self._what}: the session is over, {self._epoch.reason}"))
         self._stop()
+
+
+def read_watched(request: Reading) -> Course[Any]:
+    """A read that sets a watch, sent again in the same session until it is answered."""
+    while True:
+        try:
+            return (yield Watched(request))
+        except LinkDropped:
+            continue
+        except EnsembleUnavailable:
+            yield Pause(PAUSE_S)
 
 
 def read(request: Request) -> Course[Any]:

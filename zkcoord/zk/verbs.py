@@ -13,6 +13,7 @@ from zkcoord.errors import (
     SessionClosed,
     SessionLost,
 )
+from zkcoord.zk.amounts import is_number
 from zkcoord.zk.link import Link
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Request
@@ -27,7 +28,7 @@ def check_timeout(timeout: object) -> float:
     Raises:
         ConfigError: negative, infinite or not a number.
     """
-    if not isinstance(timeout, int | float):
+    if not is_number(timeout):
         kind = type(timeout).__name__
         raise ConfigError(f"timeout {timeout!r}: must be a number of seconds, not a {kind}")
     try:
