@@ -212,3 +212,22 @@ def test_a_cancelled_wait_for_a_hold_gives_that_hold_back(zookeeper: str) -> Non
             lease.release()
 
     asyncio.run(story())
+
+
+def test_a_second_release_undoes_the_outer_hold_and_one_beyond_the_last_nothing(
+    session: Session, other: Session
+) -> None:
+    lock = RLock(session, "gpu")
+    lease = lock.acquire(timeout=5)
+    assert lock.acquire() is lease
+    assert not lease.release(timeout=5)
+    assert lock.depth == 1
+    assert lease.release(timeout=5)
+    assert lock.depth == 0
+    next_lease = lock.acquire(timeout=5)
+    assert lease.release(timeout=5)  # of the hold that is over: nothing happens to the new one
+    next_lease.check()
+    assert lock.depth == 1
+    with pytest.raises(AcquireTimeout):
+        Lock(other, "gpu").acquire(timeout=0)
+    next_lease.release(timeout=5)

@@ -35,9 +35,10 @@ def waiting(promise: Promise[int]) -> tuple[threading.Thread, list[object]]:
         except (CancelledError, OSError) as error:
             got.append(type(error))
 
+    before = len(promise._calls)
     thread = threading.Thread(target=wait)
     thread.start()
-    while promise._awaited is None:
+    while len(promise._calls) == before:
         thread.join(0.001)
     return thread, got
 
@@ -59,6 +60,16 @@ def test_threads_that_wait_are_woken(
     for thread, got in threads:
         thread.join(30)
         assert got == [told]
+
+
+def test_who_waited_in_vain_leaves_nothing_in_the_promise(dispatcher: Worker) -> None:
+    promise: Promise[int] = Promise(dispatcher)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            promise.result(0.001)
+        with pytest.raises(TimeoutError):
+            promise.exception(0)
+    assert not promise._calls
 
 
 def test_the_first_end_counts(dispatcher: Worker) -> None:

@@ -31,7 +31,7 @@ from zkcoord.zk.callbacks import check_callback, check_function
 from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_data, check_label, check_name, check_path, join
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
 
@@ -113,8 +113,11 @@ class Election:
         refuse_in_event_loop(
             "election.campaign()", "async with election.lead(), or await election.campaign_future()"
         )
-        asked = self.campaign_future(timeout, data, on_position=on_position, on_revoke=on_revoke)
-        return asked.wait()
+        return ask_and_wait(
+            lambda: self.campaign_future(
+                timeout, data, on_position=on_position, on_revoke=on_revoke
+            )
+        )
 
     def campaign_future(
         self,
@@ -143,10 +146,10 @@ class Election:
         make = listening(self.session.link, grant, on_revoke)
         candidacy = Candidacy(self.session.link, line, timeout, make, on_position=on_position)
         promise = candidacy.promise
-        with self._lock:
-            self._campaigns.add(promise)
-        promise.on_done(lambda: self._ended(promise))
         try:
+            with self._lock:
+                self._campaigns.add(promise)
+            promise.on_done(lambda: self._ended(promise))
             return candidacy.begin()
         except BaseException:
             self._ended(promise)

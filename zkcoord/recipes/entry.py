@@ -23,12 +23,8 @@ from typing import Any
 from zkcoord.core import ordering
 from zkcoord.core.ordering import Contender, Place
 from zkcoord.core.vacancy import Moment, Vacancy, nobody_in_front
-from zkcoord.errors import (
-    CoordinationError,
-    LeaseLost,
-    NodeExists,
-    NodeMissing,
-)
+from zkcoord.errors import CoordinationError, LeaseLost, NodeExists, NodeMissing
+from zkcoord.recipes.cut_short import answered_when_cut_short
 from zkcoord.recipes.line import Asker, Line
 from zkcoord.recipes.recount import Recount
 from zkcoord.recipes.retrying import ask_again
@@ -75,6 +71,7 @@ class Entry:
         self.mine = ""
         self.requests = 0
 
+    @answered_when_cut_short
     def enter(self) -> None:
         """Send create and listing in one flight."""
         if not self._room:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from zkcoord.errors import LeaseLost
 from zkcoord.recipes.lease import Lease
 from zkcoord.zk.blocking import refuse_in_event_loop
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 
 LeaseT = TypeVar("LeaseT", bound=Lease)
 
@@ -22,7 +23,7 @@ class Hold(Generic[LeaseT]):
 
     def __enter__(self) -> LeaseT:
         refuse_in_event_loop("with ...hold()", "async with ...hold()")
-        self._lease = self._acquire().wait()
+        self._lease = ask_and_wait(self._acquire)
         return self._lease
 
     def __exit__(
@@ -31,7 +32,15 @@ class Hold(Generic[LeaseT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._leave(quiet=kind is not None)
+        lease = self._lease
+        try:
+            self._leave(quiet=kind is not None)
+        except LeaseLost:
+            raise
+        except BaseException:  # a signal's handler: see to it that it is given back
+            if lease is not None and (self._lease is lease or not lease.counted):
+                lease.abandon()
+            raise
 
     async def __aenter__(self) -> LeaseT:
         self._lease = await self._acquire()

@@ -71,8 +71,12 @@ class Joining(Generic[LeaseT]):
     def begin(self) -> Promise[LeaseT]:
         """Join. From any thread."""
         self._link.check_open()
-        self.promise.on_done(self._decided)
-        self._link.loop.post(self._begin)
+        try:
+            self.promise.on_done(self._decided)
+            self._link.loop.post(self._begin)
+        except BaseException:  # a signal's handler: nobody will ever have this promise
+            self.promise.give_up()
+            raise
         return self.promise
 
     def _begin(self) -> None:

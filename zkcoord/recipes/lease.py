@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
+from zkcoord.core import ordering
 from zkcoord.errors import LeaseLost, SessionClosed
 from zkcoord.recipes.metrics import Observation, tell
 from zkcoord.recipes.vigil import Vigil
@@ -17,7 +18,7 @@ from zkcoord.zk.clock import now
 from zkcoord.zk.epoch import Epoch, LostSignal
 from zkcoord.zk.link import Link
 from zkcoord.zk.promise import Promise
-from zkcoord.zk.transaction import Transaction
+from zkcoord.zk.transaction import Transaction, check_transaction
 from zkcoord.zk.verbs import check_timeout
 
 _HINT = "stop the protected work; another may hold it already"
@@ -51,6 +52,8 @@ class Lease:
         since: when it was granted, on CLOCK_BOOTTIME.
         lost: set when the lease is lost (not when it is released).
     """
+
+    counted = False  # internal: whether each release counts
 
     def __init__(
         self,
@@ -136,7 +139,7 @@ class Lease:
                 NodeMissing.)
         """
         self._refuse_released()
-        return transaction.check(self.path)
+        return check_transaction(transaction).check(self.path)
 
     def _refuse_released(self) -> None:
         if self._reason == "released":
@@ -146,6 +149,9 @@ class Lease:
 
     def release(self, timeout: float = 0.0) -> bool:
         """Give it back. From now on `check` raises; a second call has no further effect.
+
+        The lease of a reentrant lock counts instead: each call undoes one acquire and returns
+        False, until the last gives the lock back. Only then has a further call no effect.
 
         The node's removal is sent at once and repeated in the background until it is confirmed or
         the session is over; what this session asks for next is ordered after it.
@@ -161,7 +167,7 @@ class Lease:
             SessionClosed: in a forked child.
             RuntimeError: asked to wait inside an event loop; use ``await lease.release_future()``.
         """
-        if timeout != 0 and check_timeout(timeout) > 0:
+        if timeout != 0 and (timeout := check_timeout(timeout)) > 0:
             refuse_in_event_loop("lease.release(timeout)", "await lease.release_future()")
         promise = self.release_future()
         if timeout > 0:
@@ -175,21 +181,37 @@ class Lease:
         """Give it back; done when the removal is confirmed (True) or the session over (False)."""
         if os.getpid() != self._pid:
             raise SessionClosed(f"{self.name}: this lease belongs to the parent process")
-        with self._lock:
-            if self._release is not None:
-                return self._release
-            if self._reason or self._over():
-                raise self._error(self._reason or "session")
-            self._reason = "released"
+        release: Promise[bool] | None = None
+        try:
+            with self._lock:
+                if self._release is not None:
+                    return self._release
+                if self._reason or self._over():
+                    raise self._error(self._reason or "session")  # noqa: TRY301
+                release = Promise(self._link.dispatcher)
+                self._release, self._reason = release, "released"
             self.lost.stop_clock()
-            release: Promise[bool] = Promise(self._link.dispatcher)
-            self._release = release
-        if self._link.observers:
-            tell(self._link, Observation("released", self.name, now() - self.since))
-        self._give_back(self._absolute, self._epoch, release.fulfil)  # first: somebody waits for it
+            if self._link.observers:
+                tell(self._link, Observation("released", self.name, now() - self.since))
+            self._give_back(self._absolute, self._epoch, release.fulfil)  # somebody waits for it
+        except BaseException:
+            if release is not None and self._release is release:
+                self._give_back_surely(release)
+            raise
         self.looks_after_itself()
         self._epoch.leave(self)
         return release
+
+    def _give_back_surely(self, release: Promise[bool]) -> None:
+        """A signal's handler raised: whether the removal is sent is not known.
+
+        A place in a queue can be removed twice, its name never comes again.
+        """
+        if self._give_back == self._link.discard and ordering.parse(self.path.split("/")[-1]):
+            discard, post = self._link.discard, self._link.loop.post
+            post(discard, self._absolute, self._epoch, release.fulfil)
+            post(self.looks_after_itself)
+            post(self._epoch.leave, self)
 
     def __enter__(self) -> Self:
         return self

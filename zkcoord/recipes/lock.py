@@ -22,7 +22,7 @@ from zkcoord.zk.callbacks import check_callback
 from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.names import check_label, check_name, check_path, join
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
 
@@ -119,6 +119,10 @@ class Lock:
         Returns:
             The lease, which must be released.
 
+        What a signal's handler raises, such as KeyboardInterrupt, gives the request up. When it
+        raises between the return and the assignment of the lease nobody can release it: use `hold`
+        where handlers raise.
+
         Raises:
             AcquireTimeout: not granted in time; names the holder where it is known.
             SessionLost: the session was lost while waiting.
@@ -133,8 +137,9 @@ class Lock:
         refuse_in_event_loop(
             "lock.acquire()", "async with lock.hold(), or await lock.acquire_future()"
         )
-        asked = self.acquire_future(timeout, on_position=on_position, on_revoke=on_revoke)
-        return asked.wait()
+        return ask_and_wait(
+            lambda: self.acquire_future(timeout, on_position=on_position, on_revoke=on_revoke)
+        )
 
     def acquire_future(
         self,

@@ -17,7 +17,7 @@ from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_data, check_name, check_path, join
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
 
@@ -84,14 +84,16 @@ class Membership:
             RuntimeError: called inside an event loop; use ``await membership.join_future(...)``.
         """
         refuse_in_event_loop("membership.join()", "await membership.join_future(...)")
-        return self.join_future(
-            name,
-            data,
-            exclusive=exclusive,
-            profile=profile,
-            load_interval=load_interval,
-            timeout=timeout,
-        ).wait()
+        return ask_and_wait(
+            lambda: self.join_future(
+                name,
+                data,
+                exclusive=exclusive,
+                profile=profile,
+                load_interval=load_interval,
+                timeout=timeout,
+            )
+        )
 
     def join_future(
         self,

@@ -23,12 +23,8 @@ from typing import Any
 
 from zkcoord.core import ordering
 from zkcoord.core.ordering import Contender, Place
-from zkcoord.errors import (
-    CoordinationError,
-    EnsembleUnavailable,
-    LeaseLost,
-    NodeMissing,
-)
+from zkcoord.errors import CoordinationError, EnsembleUnavailable, LeaseLost, NodeMissing
+from zkcoord.recipes.cut_short import answered_when_cut_short
 from zkcoord.recipes.line import Line
 from zkcoord.recipes.multi_line import MultiAsker, Seat, first_stranger, make_all, refusal
 from zkcoord.recipes.recount import Recount
@@ -92,6 +88,7 @@ class MultiEntry:
         self._left = False
         self.mine = [""] * len(lines)
 
+    @answered_when_cut_short
     def enter(self) -> None:
         """Send the multi and the listings in one flight."""
         self._left = False
@@ -101,10 +98,9 @@ class MultiEntry:
             self._left = True
             self._asker.failed(error)
             return
-        self._queues = [
-            SharedQueue.join(self._link, self._epoch, line.folder, seat)
-            for line, seat in zip(self._lines, self._seats, strict=True)
-        ]
+        self._queues = []
+        for line, seat in zip(self._lines, self._seats, strict=True):
+            self._queues.append(SharedQueue.join(self._link, self._epoch, line.folder, seat))
         with self._link.folders.turn:
             closed = [line for line in self._lines if self._link.folders.closed(line.folder)]
             if closed:

@@ -17,9 +17,9 @@ from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.errands import discard_all
 from zkcoord.zk.link import Link
 from zkcoord.zk.names import check_label, check_name, check_path, join
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 from zkcoord.zk.session import Session, check_session
-from zkcoord.zk.transaction import Transaction
+from zkcoord.zk.transaction import Transaction, check_transaction
 from zkcoord.zk.verbs import check_timeout
 
 NAMES_MAX = 100
@@ -65,6 +65,7 @@ class MultiLease(Lease):
             LeaseLost: it was released.
         """
         self._refuse_released()
+        check_transaction(transaction)
         for path in self.paths:
             transaction.check(path)
         return transaction
@@ -113,7 +114,7 @@ class MultiLock:
     def __init__(
         self, session: Session, names: Iterable[str], *, root: str = "/locks", label: str = ""
     ) -> None:
-        if isinstance(names, str):
+        if isinstance(names, str) or not isinstance(names, Iterable):
             raise TypeError(f"names {names!r}: must be several, such as a list of texts")
         check_path(root)
         folders = {_folder(root, name): name for name in names}
@@ -156,7 +157,7 @@ class MultiLock:
         refuse_in_event_loop(
             "locks.acquire()", "async with locks.hold(), or await locks.acquire_future()"
         )
-        return self.acquire_future(timeout).wait()
+        return ask_and_wait(lambda: self.acquire_future(timeout))
 
     def acquire_future(self, timeout: float | None = None) -> Promise[MultiLease]:
         """The same, to be awaited or composed. Cancelling it gives up the request."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from zkcoord.core import ordering
@@ -29,7 +30,7 @@ from zkcoord.recipes.steps import PAUSE_S, Course, Folder, Pause, Steps, read
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.condition import shown, some_of
 from zkcoord.zk.names import check_label, check_name, check_path, join
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 from zkcoord.zk.requests import Exists
 from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
@@ -151,7 +152,7 @@ class Pool:
         refuse_in_event_loop(
             "pool.acquire()", "async with pool.hold(), or await pool.acquire_future()"
         )
-        return self.acquire_future(timeout, prefer=prefer).wait()
+        return ask_and_wait(lambda: self.acquire_future(timeout, prefer=prefer))
 
     def acquire_future(
         self, timeout: float | None = None, *, prefer: str = ""
@@ -295,9 +296,14 @@ class Pool:
 def _names(slots: Sequence[str]) -> tuple[str, ...]:
     if isinstance(slots, str):
         raise ConfigError(f"slots {slots!r}: must be several names, not one text")
+    if not isinstance(slots, Iterable):
+        raise TypeError(f"slots {slots!r}: must be several names, such as a list of texts")
     names = tuple(check_name(slot, "slot name") for slot in slots)
-    if not 0 < len(names) <= SLOTS_MAX or len(set(names)) != len(names):
-        raise ConfigError(f"slots: from 1 to {SLOTS_MAX} different names, not {list(names)[:5]}")
+    if not 0 < len(names) <= SLOTS_MAX:
+        raise ConfigError(f"slots: {len(names)} names, 1 to {SLOTS_MAX} are possible")
+    if len(set(names)) != len(names):
+        twice = next(name for name, times in Counter(names).items() if times > 1)
+        raise ConfigError(f"slots: {twice!r} is named twice")
     return names
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from zkcoord.errors import ConfigError, NotOwner, ReentryRefused
 from zkcoord.recipes.lease import GiveBack, Lease
@@ -47,6 +48,8 @@ class ReentrantLease(Lease):
     Only the owner can release it. Releasing an inner hold returns False: the outer one goes on.
     """
 
+    counted = True
+
     def __init__(
         self,
         tenure: Tenure,
@@ -73,7 +76,9 @@ class ReentrantLease(Lease):
             super(ReentrantLease, lease).removed()
 
     def release_future(self) -> Promise[bool]:
-        """As for every lease, once for each time it was acquired.
+        """As for every lease, once for each time it was acquired: another undoes an outer hold.
+
+        After the last one a further call has no effect.
 
         Raises:
             NotOwner: called by another thread or task than the one that acquired it.
@@ -214,19 +219,34 @@ class Tenures:
             LeaseLost: the outer hold is lost and not released yet.
         """
         who = owner()
-        with self.lock:
-            tenure = self._by_owner.get(who)
-            if tenure is not None:
-                again: Promise[Lease] = Promise(dispatcher, undo=Lease.abandon)
-                again.fulfil(tenure.again(shared=shared))
+        lease: Lease | None = None
+        try:
+            with self.lock:
+                tenure = self._by_owner.get(who)
+                if tenure is None:
+                    tenure = self._by_owner[who] = Tenure(self, who)
+                else:
+                    again: Promise[Lease] = Promise(dispatcher, undo=Lease.abandon)
+                    lease = tenure.again(shared=shared)
+                    again.fulfil(lease)
+            if lease is not None:
                 return again
-            tenure = self._by_owner[who] = Tenure(self, who)
+        except BaseException:  # a signal's handler: nobody has the lease
+            if lease is not None:
+                lease.abandon()
+            raise
+        return self._begin(start, tenure)
+
+    def _begin(self, start: Callable[[Tenure], Promise[Lease]], tenure: Tenure) -> Promise[Lease]:
+        promise: Promise[Lease] | None = None
         try:
             promise = start(tenure)
+            promise.on_done(partial(self._decided, tenure, promise))
         except BaseException:
+            if promise is not None:
+                promise.give_up()
             self.tidy(tenure)
             raise
-        promise.on_done(lambda: self._decided(tenure, promise))
         return promise
 
     def mine(self) -> Tenure | None:

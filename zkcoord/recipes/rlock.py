@@ -32,7 +32,10 @@ class RLock(Lock):
     The owner is the asyncio task that acquires, or else the thread. It finds its hold again
     through this object: another `RLock` of the same name is another contender. Each acquire gives
     the same lease, with the token of the outer hold, and needs a release of its own; the last one
-    gives the lock back, and only the owner may release.
+    gives the lock back, and only the owner may release. So a second ``lease.release()`` is not
+    without effect while the lock is held further out: it undoes that hold. `hold` releases once.
+    After the last one a release changes nothing and tells whether the removal is confirmed, as
+    for every lease; it is no error, unlike that of :class:`threading.RLock`.
 
     When the session is lost the lease is, and asking again raises LeaseLost until the outer hold
     has been released; then it is a fresh request.

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from zkcoord.errors import ConfigError, LeaseLost, SessionLost
 from zkcoord.recipes.leadership import Leadership
 from zkcoord.zk.clock import now
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 from zkcoord.zk.verbs import check_timeout
 
 TERMS_MAX = 1_000_000
@@ -45,7 +45,7 @@ class Running(Generic[T]):
         while True:
             leadership = None
             try:
-                leadership = self._stand().wait()
+                leadership = ask_and_wait(self._stand)
                 self._stood()
                 result = fn(leadership)
                 _check_finished(result)

@@ -43,7 +43,7 @@ from zkcoord.zk.condition import shown
 from zkcoord.zk.epoch import Epoch
 from zkcoord.zk.link import Link, log
 from zkcoord.zk.names import check_label, check_name, check_path, join
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 from zkcoord.zk.requests import GetData, SetData
 from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.translate import LinkDropped
@@ -74,7 +74,8 @@ class ReadWriteLock:
             change(fence=lease.token)
 
     Both faces are reentrant; the owner is the asyncio task that acquires, or else the thread, and
-    finds its hold again through this object. On top of that:
+    finds its hold again through this object. Each face counts its holds, and a release undoes one
+    of them, as for :class:`RLock`. On top of that:
 
     - the writer may read: it gets a read lease on its own node, without a request;
     - a writer that read may release the write lease first: it goes on as a reader, without a gap
@@ -217,8 +218,9 @@ class LockFace:
         refuse_in_event_loop(
             "acquire()", "async with lock.read.hold(), or await lock.read.acquire_future()"
         )
-        asked = self.acquire_future(timeout, on_position=on_position, on_revoke=on_revoke)
-        return asked.wait()
+        return ask_and_wait(
+            lambda: self.acquire_future(timeout, on_position=on_position, on_revoke=on_revoke)
+        )
 
     def acquire_future(
         self,

@@ -22,7 +22,7 @@ from zkcoord.zk.amounts import is_whole
 from zkcoord.zk.blocking import refuse_in_event_loop
 from zkcoord.zk.condition import shown
 from zkcoord.zk.names import check_label, check_name, check_path, join
-from zkcoord.zk.promise import Promise
+from zkcoord.zk.promise import Promise, ask_and_wait
 from zkcoord.zk.requests import Delete, Stat
 from zkcoord.zk.session import Session, check_session
 from zkcoord.zk.verbs import check_timeout
@@ -160,7 +160,7 @@ class Semaphore:
             "semaphore.acquire()",
             "async with semaphore.hold(), or await semaphore.acquire_future()",
         )
-        return self.acquire_future(weight, timeout).wait()
+        return ask_and_wait(lambda: self.acquire_future(weight, timeout))
 
     def acquire_future(self, weight: int = 1, timeout: float | None = None) -> Promise[PermitLease]:
         """The same, to be awaited or composed. Cancelling it gives up the request."""

@@ -113,10 +113,19 @@ class Share:
         self._node: Lease | None = None
         self.ended = False
 
-    def begin(self, start: Start) -> None:
-        """Queue up. Under the lock, which is held until the first waiter has joined."""
-        self._request = start()
-        self._request.on_done(lambda: self._link.loop.post(self._decided))
+    def begin(self, start: Start, timeout: float | None) -> Promise[Lease]:
+        """Queue up, with the first waiter. Under the lock."""
+        try:
+            self._request = start()
+            self._request.on_done(lambda: self._link.loop.post(self._decided))
+            promise = self.join(timeout)
+            assert promise is not None
+        except BaseException:  # a signal's handler: nobody is in it
+            self.ended = True
+            if self._request is not None:
+                self._request.give_up()
+            raise
+        return promise
 
     def join(self, timeout: float | None) -> Promise[Lease] | None:
         """One waiter more; None when it is full or over. Under the lock."""
@@ -226,10 +235,8 @@ class Shares:
             promise = None if share is None else share.join(timeout)
             if promise is None:
                 share = Share(self, link, name, handoffs + 1)
-                share.begin(start)
+                promise = share.begin(start, timeout)
                 self._latest[folder] = share
-                promise = share.join(timeout)
-            assert promise is not None
             return promise
 
 

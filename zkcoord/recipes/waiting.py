@@ -57,17 +57,24 @@ class Waiting(Generic[LeaseT]):
     def begin(self) -> Promise[LeaseT]:
         """Begin. From any thread."""
         self._link.check_open()
-        self.promise.on_done(self._decided)
+        try:
+            self.promise.on_done(self._decided)
+            self._start()
+        except BaseException:  # a signal's handler: nobody will ever have this promise
+            self.promise.give_up()
+            raise
+        return self.promise
+
+    def _start(self) -> None:
         if self._trying and not self._link.connected:
             self._expired()
-            return self.promise
+            return
         self._link.with_epoch(self._opened, self._closed)
         # The clock starts once the flight is on its way: cleaning up relies on that order.
         if self._timeout is not None:
             self._arm(self._timeout)
         if self.promise.done():
             self._stop_timer()
-        return self.promise
 
     def wanted(self) -> bool:
         """Whether nothing is decided yet."""

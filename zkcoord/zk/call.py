@@ -43,6 +43,17 @@ class Call:
         """The request in words, for messages."""
         return self._what if isinstance(self._what, str) else self._what()
 
+    def answer(self, result: Any, error: CoordinationError | None) -> None:
+        """It is over: tell who asked, unless they were told already. On the loop."""
+        if self.watch is not None:  # in order with the events
+            self.watch(error)
+        on_reply, self.on_reply = self.on_reply, _told
+        on_reply(result, error)
+
+
+def _told(_result: Any, _error: CoordinationError | None) -> None:
+    """A second answer is nobody's."""
+
 
 class Owner(Protocol):
     """Whom the connection reports to. All methods are quick and never block."""

@@ -214,10 +214,7 @@ class Link(Homebound):
 
     def reply(self, call: Call, result: Any, error: CoordinationError | None) -> None:
         """A call is over."""
-        if call.watch is None:
-            self.loop.post(call.on_reply, result, error)
-            return
-        self.loop.post(self._reply, call, result, error)
+        self.loop.post(call.answer, result, error)
 
     def event(self, event: WatchEvent) -> None:
         """A watch fired."""
@@ -303,11 +300,6 @@ class Link(Homebound):
         self.dispatcher.stop()
         self.loop.stop()
         self.ended_promise.fulfil(None)
-
-    def _reply(self, call: Call, result: Any, error: CoordinationError | None) -> None:
-        if call.watch is not None:  # in order with the events
-            call.watch(error)
-        call.on_reply(result, error)
 
     # --- calls ----------------------------------------------------------------------------------
 

@@ -61,9 +61,14 @@ class Outbox:
         if self._rung or threading.get_ident() == self._reader:
             return
         self._rung = True
-        if self._bell is not None:
-            with contextlib.suppress(OSError):
+        try:
+            if self._bell is not None:
                 self._bell.send(b"\0")
+        except OSError:
+            pass
+        except BaseException:  # a signal's handler: whether it rang is not known
+            self._rung = False
+            raise
 
     def heard(self, bell: socket.socket) -> None:
         """The bell rang: from now on it may ring again."""

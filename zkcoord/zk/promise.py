@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zkcoord.zk.blocking import refuse_in_event_loop
+from zkcoord.zk.clock import countable
 from zkcoord.zk.loop import Homebound, Worker, complain, run
 
 T = TypeVar("T")
@@ -88,7 +89,10 @@ class Promise(Future[T]):
             return self._result  # type: ignore[return-value]
         if not self.done():
             refuse_in_event_loop("promise.result()", "await promise", timeout)
-        return super().result(timeout)
+            self._sit_out(timeout)
+            if self._state == FINISHED and self._exception is None:
+                return self._result  # type: ignore[return-value]
+        return super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The error, or None; waits for it, for so many seconds at most.
@@ -100,7 +104,23 @@ class Promise(Future[T]):
             return self._exception
         if not self.done():
             refuse_in_event_loop("promise.exception()", "await promise", timeout)
-        return super().exception(timeout)
+            self._sit_out(timeout)
+        return super().exception(0)
+
+    def _sit_out(self, timeout: float | None) -> None:
+        """Until it is done or `timeout` has passed.
+
+        On a bare lock: when a signal's handler raises inside of a condition's wait, the condition
+        raises another error in its place.
+        """
+        latch = threading.Lock()
+        latch.acquire()
+        wake = latch.release
+        self.on_done(wake)
+        if not latch.acquire(timeout=-1 if timeout is None else max(0.0, countable(timeout))):
+            with self._lock:
+                if wake in self._calls:
+                    self._calls.remove(wake)
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
         """Call `fn(self)` on the dispatcher thread once this is done."""
@@ -172,11 +192,12 @@ class Promise(Future[T]):
         return shaped
 
     def give_up(self) -> None:
-        """Nobody wants the result any more: cancel, or undo what came too late."""
-        if self.cancel() or self._undo is None:
+        """Nobody wants the result any more: cancel, or undo what came too late, once."""
+        if self.cancel():
             return
-        if not self.cancelled() and self.exception() is None:
-            run((self._undo, (self.result(),)))
+        undo, self._undo = self._undo, None
+        if undo is not None and not self.cancelled() and self.exception() is None:
+            run((undo, (self.result(),)))
 
     def wait(self) -> T:
         """Block until it is done; its own deadline bounds the wait.
@@ -222,6 +243,23 @@ class Promise(Future[T]):
         return self.result()
 
 
+def ask_and_wait(ask: Callable[[], Promise[T]]) -> T:
+    """The result of what `ask()` asks for. Whatever is raised meanwhile gives it up.
+
+    A signal's handler may raise between any two calls, also after `ask` has begun and before
+    somebody waits. It cannot come between a return and what is done with the value, as long as
+    `ask` is a Python function and returns what it just made: so nothing is lost in between.
+    """
+    promise = None
+    try:
+        promise = ask()
+        return promise.wait()
+    except BaseException:
+        if promise is not None:
+            promise.give_up()
+        raise
+
+
 class Signal(Homebound):
     """Something that happens once: a :class:`threading.Event` with callbacks, usable in asyncio."""
 
@@ -262,7 +300,7 @@ class Signal(Homebound):
             if self._event is None:
                 self._event = threading.Event()
             event = self._event
-        return event.wait(timeout)
+        return event.wait(None if timeout is None else countable(timeout))
 
     def add_callback(self, fn: Callable[[], object]) -> None:
         """Call `fn()` on the dispatcher thread when it happens; soon, when it has."""

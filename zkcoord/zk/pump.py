@@ -204,16 +204,20 @@ class Pump(Handshake):
     def _write_call(self, call: Call, kind: int, body: bytes, moment: float) -> None:
         call.xid = self._next_xid()
         call.sent = self._written = moment
+        frame = _THREE_INTS.pack(8 + len(body), call.xid, kind) + body
+        self._out += frame  # never half of it, and no signal's handler runs before the next line
         self._inflight.append(call)
-        self._out += _THREE_INTS.pack(8 + len(body), call.xid, kind) + body  # never half of it
 
     def _flush(self) -> None:
         while self._out:
-            try:
-                sent = self._socket.send(self._out)
+            sent: list[int] = []
+            try:  # in one call, or a signal's handler could raise when it is sent, and not noted
+                sent.extend(map(self._socket.send, (self._out,)))
             except _NOT_NOW:
                 return
-            del self._out[:sent]
+            finally:
+                if sent:
+                    del self._out[: sent[0]]
 
     def _farewell(self) -> None:
         """Close a session that was given up while its link still stands: best effort."""

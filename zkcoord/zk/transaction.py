@@ -101,3 +101,18 @@ class Transaction:
             )
         self._operations.append(operation)
         return self
+
+
+def check_transaction(transaction: Transaction) -> Transaction:
+    """A transaction, given back.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    given: object = transaction
+    if not isinstance(given, Transaction):
+        kind = "None" if given is None else type(given).__name__
+        raise TypeError(
+            f"transaction: must be a Transaction, not {kind}: session.nodes.transaction() makes one"
+        )
+    return given

@@ -14,6 +14,7 @@ from zkcoord.errors import (
     SessionLost,
 )
 from zkcoord.zk.amounts import is_number
+from zkcoord.zk.clock import countable
 from zkcoord.zk.link import Link
 from zkcoord.zk.promise import Promise
 from zkcoord.zk.requests import Request
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 def check_timeout(timeout: object) -> float:
-    """A number of seconds that ends, given back.
+    """A number of seconds that ends, given back; 292 years at most.
 
     Raises:
         ConfigError: negative, infinite or not a number.
@@ -37,7 +38,7 @@ def check_timeout(timeout: object) -> float:
         raise ConfigError("timeout: more seconds than can be counted") from None
     if not fits:
         raise ConfigError(f"timeout {timeout!r}: must be 0 or more seconds, and finite")
-    return timeout
+    return countable(timeout)
 
 
 class Verb(Generic[T]):
