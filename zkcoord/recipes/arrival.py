@@ -231,7 +231,7 @@ class Arrival(Generic[LeaseT]):
 
     def _stand_behind(self, mine: str) -> Course[bool]:
         """Another one's turn: whether something has changed; not for a while: make its round."""
-        near = (self._present or 0) < 2 * self._size  # few are: no herd
+        near = (self._present or 0) <= 2 * self._size  # few are: no herd
         waiting = yield from self._waiting(mine, watched=near)
         if (self._present or 0) <= self._size or not waiting:
             return True
