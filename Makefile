@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Most tests wait for servers and sessions, so more of them than cores run at a time. A test that fails
 # on the crowded machine gets a second run; the summary shows it as rerun, and it is a defect to mend.
-WORKERS ?= 3
+WORKERS ?= 4
 STAMP := $(VENV)/.stamp
 
 .PHONY: help setup test check fmt demo bench bench-locks clean
