@@ -123,7 +123,7 @@ class Root(click.Group):
                 talk(document)
             raise
         finally:
-            PROBLEMS.begin()
+            PROBLEMS.end()
 
     def _main(self, *args: Any, **extra: Any) -> NoReturn:
         try:

@@ -42,7 +42,8 @@ def json_option(function: F) -> F:
 
 
 def _note_json(_: click.Context, __: click.Parameter, asked: bool) -> bool:
-    PROBLEMS.as_json = PROBLEMS.as_json or asked
+    if asked:
+        PROBLEMS.want_json()
     return asked
 
 

@@ -20,13 +20,22 @@ class Problems:
 
     def __init__(self) -> None:
         self._messages: list[str] = []
-        self.begin()
+        self.end()
 
     def begin(self) -> None:
-        """Another command begins."""
-        self.as_json = False
+        """A command begins, whose problems are told when it ends."""
+        self.end()
+        self._running = True
+
+    def end(self) -> None:
+        """It has ended: nothing is kept any more."""
+        self.as_json = self._running = False
         self._kind = self._hint = ""
         self._messages.clear()
+
+    def want_json(self) -> None:
+        """The command that runs was told to print JSON."""
+        self.as_json = self._running
 
     def add(self, message: str, hint: str = "", kind: str = "") -> None:
         """One more; of several the first hint and the first kind count."""

@@ -9,6 +9,7 @@ import pytest
 from zkcoord_cli import output as gate
 from zkcoord_cli.formats import asker, counted, duration, moment
 from zkcoord_cli.output import Output, safe
+from zkcoord_cli.problems import PROBLEMS
 
 
 def test_control_characters_are_shown_and_never_obeyed() -> None:
@@ -22,6 +23,21 @@ def test_json_is_one_line_with_its_schema_first(capsys: pytest.CaptureFixture[st
     Output().json("zkcoord.x.y/1", {"b": b"\xffa", "s": {2, 1}, "t": (1,)})
     out = capsys.readouterr().out
     assert out == '{"schema": "zkcoord.x.y/1", "b": "\\\\xffa", "s": [1, 2], "t": [1]}\n'
+
+
+def test_errors_are_kept_for_a_command_that_runs_and_for_none_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    PROBLEMS.want_json()  # a part of the command line, read without running it
+    Output().error("e")
+    assert capsys.readouterr().err == "error: e\n"
+    PROBLEMS.begin()
+    PROBLEMS.want_json()
+    Output().error("e")
+    assert capsys.readouterr().err == ""
+    assert '"message": "e"' in PROBLEMS.document(1)
+    PROBLEMS.end()
+    assert PROBLEMS.document(1) == ""
 
 
 def test_talk_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
