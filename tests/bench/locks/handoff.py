@@ -156,7 +156,7 @@ def hand_off() -> Row:
         etcd = stack.enter_context(etcd_beside(1, notes))
         if etcd is not None:
             works["etcd"] = stack.enter_context(EtcdClient(etcd)).hand_offs
-        spreads = taking_turns(works, 25, warm_up=25, rounds=8)
+        spreads = taking_turns(works, 25, warm_up=25, rounds=4)
     what = "from the release in one session to the grant in another, one local server"
     row = Row("hand-off", what, "ms", spreads, notes=notes)
     share = spreads["zkcoord"].p50 / spreads[FLOOR].p50
