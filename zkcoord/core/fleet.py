@@ -70,7 +70,7 @@ class Agent:
     def slots(self) -> int:
         """How many tasks it runs at a time; 0 while it drains or is not live."""
         info = self.info
-        return 0 if info is None or info.draining or not self.live else info.slots
+        return 0 if info is None or self.drains or not self.live else info.slots
 
     @property
     def drains(self) -> bool:

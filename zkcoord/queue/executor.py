@@ -154,19 +154,11 @@ class Executor:
 
     async def idle(self, within: float) -> bool:
         """Whether no slot was in use within so many seconds."""
-        try:
-            await asyncio.wait_for(self._idle.wait(), within)
-        except TimeoutError:
-            return False
-        return True
+        return await _set_within(self._idle, within)
 
     async def dismissed(self, within: float) -> bool:
         """Whether a leader said within so many seconds that no order follows."""
-        try:
-            await asyncio.wait_for(self._dismissed.wait(), within)
-        except TimeoutError:
-            return False
-        return True
+        return await _set_within(self._dismissed, within)
 
     async def close(self, within: float) -> bool:
         """Let go of all; whether every handler had stopped within so many seconds."""
@@ -387,6 +379,14 @@ class Executor:
             self._ledger.write(Entry.of(attempt, self._agent, event, outcome))
         except OSError as error:
             _log.error("the ledger cannot be written and misses a line: %s", error)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 def _returned(order: Run, reason: str) -> DidReturn:
