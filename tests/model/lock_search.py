@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -9,6 +10,11 @@ from typing import NamedTuple
 
 from lock_scenario import Scenario
 from lock_world import FAULTS, Step, World
+
+RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200"))
+"""How many schedules a test of locks tries at random; the other recipes take a share of it."""
+DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
+HOSTILE = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1), ("reap", 1))
 
 QUIET = {"receive", "deliver", "commit", "apply"}
 
@@ -100,3 +106,17 @@ def wander(scenario: Scenario, seed: int, steps: int = 60) -> World:
             return world
     world.calm(rng)
     return world
+
+
+def every_short_one_ends_well(scenario: Scenario, depth: int, *, states: int = 100) -> None:
+    """Nothing breaks within so many steps, which meet more than so many states."""
+    found = explore(scenario, depth + DEEPER)
+    assert not found.wrong, (found.wrong, found.steps)
+    assert found.states > states
+
+
+def long_ones_end_well(scenario: Scenario, runs: int, *, steps: int = 60) -> None:
+    """Nothing breaks in so many schedules at random. What fails names its seed."""
+    for seed in range(runs):
+        world = wander(scenario, seed, steps)
+        assert not world.wrong, (seed, world.wrong, world.steps)

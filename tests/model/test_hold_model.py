@@ -7,10 +7,9 @@ names its seed: ``wander(STORIES[name], seed)`` repeats it.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import lock_search
 from hold_requests import HoldWorld, again, delayed, revocable, revoke
 from lock_mutants import Patch, replaced
 from lock_requests import alone, lock
 from lock_scenario import Scenario, Wish
-from lock_search import explore, wander
-from zk_client import modelled
+from lock_search import HOSTILE, every_short_one_ends_well, long_ones_end_well, wander
 
 from zkcoord.errors import ReentryRefused
 from zkcoord.recipes import lock as lock_module
@@ -36,11 +35,11 @@ from zkcoord.recipes.revocation import OwnNode
 from zkcoord.zk.requests import SetData
 from zkcoord.zk.translate import LinkDropped
 
-RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200")) // 30
-DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
+pytestmark = pytest.mark.usefixtures("on_the_model")
+
+RUNS = lock_search.RUNS // 30
 MUTANT_RUNS = 1500
 CUTS = (("cut", 3),)
-HOSTILE = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1), ("reap", 1))
 ENDS = (("cut", 2), ("expire", 2), ("silence", 1), ("close", 1), ("lag", 2))
 
 
@@ -77,27 +76,17 @@ SHORT = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def on_the_model() -> Iterator[None]:
-    with modelled():
-        yield
-
-
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", STORIES)
 def test_long_schedules_end_well(name: str) -> None:
-    for seed in range(RUNS):
-        world = wander(STORIES[name], seed, steps=90)
-        assert not world.wrong, (name, seed, world.wrong, world.steps)
+    long_ones_end_well(STORIES[name], RUNS, steps=90)
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SHORT)
 def test_every_short_schedule_ends_well(name: str) -> None:
     scenario, depth = SHORT[name]
-    found = explore(scenario, depth + DEEPER)
-    assert not found.wrong, (found.wrong, found.steps)
-    assert found.states > 100
+    every_short_one_ends_well(scenario, depth)
 
 
 def test_the_schedules_meet_what_they_are_meant_to_meet() -> None:

@@ -7,10 +7,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,23 +20,29 @@ from kazoo_lock import kazoo_lock
 from lock_mutants import MUTANTS, Mutant
 from lock_requests import Ours, alone, lock
 from lock_scenario import Scenario
-from lock_search import Found, explore, settled, wander
-from zk_client import ModelConnection, modelled
+from lock_search import (
+    DEEPER,
+    HOSTILE,
+    RUNS,
+    Found,
+    every_short_one_ends_well,
+    explore,
+    settled,
+    wander,
+)
+from zk_client import ModelConnection
 
-RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200"))
-DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
 BLOCKS = 3
 MUTANT_RUNS = 2500
 WRAP = 2**31 - 2
 
 LOCK, BRIEF, TRY, FICKLE = lock(), lock(timeout=2.0), lock(timeout=0), lock(may_cancel=True)
-EVERYTHING = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1), ("reap", 1))
 LEASES = Scenario(((LOCK, LOCK), (LOCK,)), alone, servers=1, faults=(("expire", 1), ("lag", 1)))
 MIXED = Scenario(
     ((LOCK, FICKLE, lock(timeout=3.0)), (LOCK, TRY), (BRIEF, LOCK)),
     alone,
     servers=3,
-    faults=EVERYTHING,
+    faults=HOSTILE,
     counter=WRAP - 2,
 )
 
@@ -62,24 +66,18 @@ SHORT = {
 LONG = (
     MIXED,
     LEASES,
-    Scenario(((LOCK, LOCK), (LOCK, FICKLE)), alone, faults=EVERYTHING, folders=()),
+    Scenario(((LOCK, LOCK), (LOCK, FICKLE)), alone, faults=HOSTILE, folders=()),
     Scenario(((LOCK,), (FICKLE,), (LOCK,)), alone, servers=3, faults=(("cut", 4), ("elect", 2))),
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def on_the_model() -> Iterator[None]:
-    with modelled():
-        yield
+pytestmark = pytest.mark.usefixtures("on_the_model")
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SHORT)
 def test_every_short_schedule_ends_well(name: str) -> None:
     scenario, depth = SHORT[name]
-    found = explore(scenario, depth + DEEPER)
-    assert not found.wrong, (found.wrong, found.steps)
-    assert found.states > 100
+    every_short_one_ends_well(scenario, depth)
 
 
 @pytest.mark.timeout(3600)

@@ -6,9 +6,7 @@ names its seed: ``wander(STORIES[name], seed)`` repeats it.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +14,23 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import lock_search
 from lock_mutants import Patch, replaced
 from lock_scenario import Scenario, Wish
-from lock_search import explore, wander
+from lock_search import HOSTILE, every_short_one_ends_well, explore, long_ones_end_well, wander
 from pool_requests import FOLDERS, SLOTS, TAKEN, PoolWorld, add, drain, one_each, slot
-from zk_client import modelled
 
 from zkcoord.errors import VersionConflict
 from zkcoord.recipes import recount, slot_acquisition
 from zkcoord.recipes.slot_acquisition import SlotAcquisition
 from zkcoord.zk.requests import NODE_CHANGED, Check, Delete, Multi, WatchEvent
 
-RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200")) // 30
-DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
+pytestmark = pytest.mark.usefixtures("on_the_model")
+
+RUNS = lock_search.RUNS // 30
 MUTANT_RUNS = 1500
 RARE = {"hears of ends only": 560, "takes a lost claim for a failed one": 420}  # seeds near
 CUTS = (("cut", 2),)
-HOSTILE = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1), ("reap", 1))
 ENDS = (("cut", 1), ("close", 2), ("expire", 1))
 ALL = (*FOLDERS, TAKEN)
 
@@ -71,27 +69,17 @@ SHORT = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def on_the_model() -> Iterator[None]:
-    with modelled():
-        yield
-
-
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", STORIES)
 def test_long_schedules_end_well(name: str) -> None:
-    for seed in range(RUNS):
-        world = wander(STORIES[name], seed, steps=90)
-        assert not world.wrong, (name, seed, world.wrong, world.steps)
+    long_ones_end_well(STORIES[name], RUNS, steps=90)
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SHORT)
 def test_every_short_schedule_ends_well(name: str) -> None:
     scenario, depth = SHORT[name]
-    found = explore(scenario, depth + DEEPER)
-    assert not found.wrong, (found.wrong, found.steps)
-    assert found.states > 100
+    every_short_one_ends_well(scenario, depth)
 
 
 def test_the_schedules_meet_what_they_are_meant_to_meet() -> None:

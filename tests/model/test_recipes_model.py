@@ -5,15 +5,14 @@ See test_lock_model.py; ``ZKCOORD_LOCK_MODEL_RUNS`` and ``ZKCOORD_LOCK_MODEL_DEP
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import lock_search
 from lock_mutants import Mutant, replaced
 from lock_requests import (
     alone,
@@ -28,16 +27,23 @@ from lock_requests import (
     write,
 )
 from lock_scenario import Rule, Scenario, Wish
-from lock_search import explore, settled, wander
+from lock_search import (
+    DEEPER,
+    HOSTILE,
+    every_short_one_ends_well,
+    explore,
+    long_ones_end_well,
+    settled,
+    wander,
+)
 from recipe_mutants import MULTI, READ_WRITE, SEMAPHORE
-from zk_client import modelled
 
 from zkcoord.recipes.acquisition import Acquisition
 
-RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200")) // 10
-DEEPER = int(os.environ.get("ZKCOORD_LOCK_MODEL_DEPTH", "0"))
+pytestmark = pytest.mark.usefixtures("on_the_model")
+
+RUNS = lock_search.RUNS // 10
 MUTANT_RUNS = 600
-EVERYTHING = (("cut", 3), ("expire", 1), ("silence", 1), ("lag", 1), ("elect", 1), ("reap", 1))
 CUTS = (("cut", 2),)
 BOTH = ("/locks", "/locks/gpu", "/locks/cpu")
 
@@ -61,21 +67,21 @@ PAIR, RIAP = locks("gpu", "cpu"), locks("cpu", "gpu", may_cancel=True)
 LONG = {
     "readers and writers": rw((READ, WRITE), (DOWN,), (READ,)),
     "readers, writers and every fault": rw(
-        (READ, WRITE, lock()), (DOWN, read(timeout=2.0)), (FICKLE, READ), faults=EVERYTHING
+        (READ, WRITE, lock()), (DOWN, read(timeout=2.0)), (FICKLE, READ), faults=HOSTILE
     ),
     "permits": limited((permits(), permits(2)), (permits(), permits(timeout=2.0)), (permits(),)),
     "permits and every fault": limited(
         (ONE, permits(3, 3)),
         (TWO, permits(1, 3, timeout=2.0)),
         (permits(1, 3, may_cancel=True), permits(1, 3, timeout=0), ONE),
-        faults=EVERYTHING,
+        faults=HOSTILE,
     ),
     "several locks": several((PAIR,), (RIAP,), (lock("cpu"),)),
     "several locks and every fault": several(
         (PAIR, locks("cpu", "net", may_cancel=True)),
         (locks("net", "gpu"), lock("cpu")),
         (locks("cpu", "gpu", "net", timeout=2.0), locks("gpu", timeout=0)),
-        faults=EVERYTHING,
+        faults=HOSTILE,
     ),
 }
 SHORT = {
@@ -86,27 +92,17 @@ SHORT = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def on_the_model() -> Iterator[None]:
-    with modelled():
-        yield
-
-
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SHORT)
 def test_every_short_schedule_ends_well(name: str) -> None:
     scenario, depth = SHORT[name]
-    found = explore(scenario, depth + DEEPER)
-    assert not found.wrong, (found.wrong, found.steps)
-    assert found.states > 50
+    every_short_one_ends_well(scenario, depth, states=50)
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", LONG)
 def test_long_schedules_end_well(name: str) -> None:
-    for seed in range(RUNS):
-        world = wander(LONG[name], seed)
-        assert not world.wrong, (seed, world.wrong, world.steps)
+    long_ones_end_well(LONG[name], RUNS)
 
 
 def test_locks_one_after_the_other_end_in_a_deadlock() -> None:

@@ -6,7 +6,6 @@ A failure names its seed: ``wander(STORIES[name](), seed)`` repeats it.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +30,9 @@ from zkcoord.recipes.lookout import Lookout
 from zkcoord.recipes.permit_acquisition import PermitAcquisition
 from zkcoord.zk.requests import Delete
 
-RUNS = int(os.environ.get("ZKCOORD_LOCK_MODEL_RUNS", "1200")) // 12
+pytestmark = pytest.mark.usefixtures("on_the_model")
+
+RUNS = lock_search.RUNS // 12
 MUTANT_RUNS = 1500
 RARE = {"a limit is believed unwatched": 1130, "a limit is lowered unseen": 570}  # seeds near
 WRAP = 2**31 - 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -16,7 +16,6 @@ from lock_requests import alone, lock
 from lock_scenario import Scenario
 from lock_search import explore, settled, wander
 from lock_world import Step
-from zk_client import modelled
 
 from zkcoord.core.vacancy import Moment, Vacancy
 from zkcoord.recipes import entry
@@ -29,6 +28,8 @@ OFTEN = Scenario(
     alone,
     faults=(("reap", 3), ("cut", 1), ("expire", 1), ("elect", 1)),
 )
+
+pytestmark = pytest.mark.usefixtures("on_the_model")
 LEFT: tuple[Step, ...] = (("ask", 0), ("release", 0))
 
 Rule = Callable[[Vacancy | None, int, Moment], bool]
@@ -58,12 +59,6 @@ MUTANTS: tuple[tuple[Rule, tuple[Step, ...]], ...] = (
     (any_number, (*LEFT, ("ask", 1), ("ask", 0))),
     (any_holder, (("ask", 0), ("ask", 0))),
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def on_the_model() -> Iterator[None]:
-    with modelled():
-        yield
 
 
 @pytest.mark.parametrize(
