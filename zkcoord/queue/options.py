@@ -8,6 +8,7 @@ from zkcoord.core import attributes
 from zkcoord.core.attributes import LIMITS, Unreadable
 from zkcoord.core.records import Priority
 from zkcoord.errors import ConfigError
+from zkcoord.zk.amounts import is_number
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,16 +99,14 @@ def _comparable(*values: object) -> bool:
 
 def _seconds(name: str, value: object, low: float, high: float) -> tuple[bool, str]:
     """Whether an option is such a number or None, and what to say when it is not."""
-    holds = value is None or (
-        isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-    )
+    holds = value is None or (is_number(value) and low <= value <= high)
     text = f"{name}: must be a number within {low:g} and {high:g} seconds{_other(value)}"
     return holds, text
 
 
 def _other(value: object) -> str:
     """For an error's text: what was given instead of a number."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         return ""
     return f", not {str(value)[:40]!r} ({type(value).__name__})"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from zkcoord.core.counting import NUMBER_MAX, NUMBER_MIN, Tally, fits
 from zkcoord.errors import ConfigError, EnsembleUnavailable
 from zkcoord.recipes.steps import Course, Steps
+from zkcoord.zk.amounts import is_whole
 from zkcoord.zk.clock import now
 from zkcoord.zk.link import Link
 from zkcoord.zk.promise import Promise
@@ -130,7 +131,7 @@ def check_number(what: str, number: object) -> int:
     Raises:
         ConfigError: it is none.
     """
-    if not isinstance(number, int) or isinstance(number, bool):
+    if not is_whole(number):
         raise ConfigError(f"{what} {number!r}: must be a whole number")
     if not fits(number):
         raise ConfigError(f"{what} {number}: must be within {NUMBER_MIN} and {NUMBER_MAX}")
